@@ -1,0 +1,38 @@
+# `make` alone lists the targets. PYTHON=... names the Python to build .venv with, when the search should not choose.
+.DEFAULT_GOAL := help
+.PHONY: help reproduce test lab readme lock clean
+.NOTPARALLEL:
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+UV ?= uv
+
+help: ## list the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1|/' | awk -F'|' '{printf "  %-16s %s\n", $$1, $$2}'
+
+reproduce: ## run the paper notebooks and compare with the published numbers; ARGS="ARTEFACT -p name=value" for a part
+	@sh requirements/environment.sh
+	@fairical-nb reproduce $(ARGS)
+
+test: ## notebooks in sync and clean, notebook tests, pytest
+	@sh requirements/environment.sh
+	@echo "== Notebooks in sync and clean"
+	@python tests/notebooks/sync.py
+	@echo "== Notebooks run"
+	@nbdev_test --n_workers 2 --timing
+	@echo "== Tests"
+	@python -m pytest -n 2 tests
+
+lab: ## open the notebooks in JupyterLab
+	@sh requirements/environment.sh lab
+	@jupyter lab --ServerApp.root_dir="$(CURDIR)/nbs"
+
+readme: ## make README.md from nbs/index.ipynb
+	@sh requirements/environment.sh
+	@python docs/readme.py
+
+lock: ## make requirements/lock.txt from settings.ini (needs uv)
+	@command -v $(UV) >/dev/null || { echo "uv is not installed: run 'pip install uv', or name it: make lock UV=/path/to/uv" >&2; exit 1; }
+	@python=$$(sh requirements/environment.sh python) && "$$python" requirements/lock.py $(UV)
+
+clean: ## remove .venv, executed notebooks, built documentation and caches
+	@rm -rf .venv runs _docs _proc build dist *.egg-info .pytest_cache .hypothesis .ruff_cache .snakemake
+	@find nbs fairical_nb tests docs benchmarks data \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune -exec rm -rf {} + 2>/dev/null || true
