@@ -23,7 +23,7 @@ readme = here / "README.md"
 
 setup(
     name=cfg["lib_name"], version=cfg["version"], description=cfg["description"], author=cfg["author"],
-    license=cfg["license"], keywords=cfg["keywords"].split(), python_requires=f">={cfg['min_python']}",
+    license_expression=cfg["license"], keywords=cfg["keywords"].split(), python_requires=f">={cfg['min_python']}",
     long_description=readme.read_text(encoding="utf-8") if readme.exists() else cfg["description"],
     long_description_content_type="text/markdown", packages=find_packages(include=[cfg["lib_name"] + "*"]),
     include_package_data=True, install_requires=lines("requirements"), extras_require=extras,
