@@ -14,12 +14,11 @@ reproduce: ## run the paper notebooks and compare with the published numbers; AR
 
 test: ## notebooks in sync and clean, notebook tests, pytest
 	@sh requirements/environment.sh
-	@echo "== Notebooks in sync and clean"
-	@python tests/notebooks/sync.py
-	@echo "== Notebooks run"
-	@nbdev_test --n_workers 2 --timing
-	@echo "== Tests"
-	@python -m pytest -n 2 tests
+	@failed=0; \
+	echo "== Notebooks in sync and clean"; python tests/notebooks/sync.py || failed=1; \
+	echo "== Notebooks run"; nbdev_test --n_workers 2 --timing || failed=1; \
+	echo "== Tests"; python -m pytest -n 2 tests || failed=1; \
+	exit $$failed
 
 lab: ## open the notebooks in JupyterLab
 	@sh requirements/environment.sh lab
