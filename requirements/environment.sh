@@ -6,6 +6,7 @@
 # .venv/.packages and .venv/.project say what a finished step installed; a step that was cut short leaves neither.
 set -eu
 cd "$(dirname "$0")/.."
+PATH=$(echo "$PATH" | tr ':' '\n' | grep -vxF "$PWD/.venv/bin" | paste -sd: -) # .venv is not made from itself
 need=$(sed -n 's/^min_python *= *//p' settings.ini)
 again="then run the same command again"
 say() { echo "$*" >&2; }

@@ -92,6 +92,15 @@ def test_a_failed_install_of_the_project_is_tried_again_alone(checkout):
     assert checkout.set_up() == (0, "", [PROJECT])
 
 
+def test_the_environment_is_never_made_from_itself(checkout):
+    checkout.set_up(FAIL="require-hashes")
+    half = checkout.folder / ".venv" / "bin"
+    shutil.copy2(half / "python", half / "python3")
+    checkout.python("3.13", name="python3")
+    status, message, steps = checkout.set_up(python=" ", PYTHON="", PATH=f"{half}:{checkout.log.parent}:/usr/bin:/bin")
+    assert (status, steps) == (0, ["venv", PACKAGES, PROJECT]) and "3.13" in message
+
+
 def test_a_broken_environment_is_made_anew(checkout):
     checkout.set_up()
     (checkout.folder / ".venv" / "bin" / "python").unlink()
