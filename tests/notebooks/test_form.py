@@ -1,6 +1,7 @@
 "Every notebook and module obeys the rules of form, and every rule refuses a page that breaks it."
 import ast
 import copy
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -193,7 +194,7 @@ for name in sys.argv[2:]:
 
 def heavy_imports(names, path):
     "Which of the modules `names` pull in what the library must not need, in a fresh process."
-    done = subprocess.run([sys.executable, "-c", PROBE, ",".join(HEAVY), *names], capture_output=True, text=True, env={"PYTHONPATH": str(path), "MPLBACKEND": "Agg"})
+    done = subprocess.run([sys.executable, "-c", PROBE, ",".join(HEAVY), *names], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(path)})
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
