@@ -254,13 +254,19 @@ def short_functions(text):
     return [f"{name}: {n} lines, at most {LONGEST_FUNCTION}" for name, n in lengths.items() if n > LONGEST_FUNCTION]
 
 
+def exports(top):
+    "The names in a parsed module's `__all__`; None when it has none."
+    found = [s.value for s in top.body if isinstance(s, ast.Assign) and getattr(s.targets[0], "id", None) == "__all__"]
+    return ast.literal_eval(found[0]) if found else None
+
+
 def documented(text):
     "What a module offers has a docstring, and each argument and field a comment."
     top = ast.parse(text)
     said = comments(text)
-    offered = next((ast.literal_eval(s.value) for s in top.body if isinstance(s, ast.Assign) and s.targets[0].id == "__all__"), [])
+    offered = exports(top)
     found = []
-    for node in (n for n in top.body if getattr(n, "name", None) in offered):
+    for node in (n for n in top.body if getattr(n, "name", None) in (offered or [])):
         found += undocumented(node, said, node.name)
         if isinstance(node, ast.ClassDef):
             found += [c for n in node.body if not getattr(n, "name", "_").startswith("_") for c in undocumented(n, said, f"{node.name}.{n.name}")]
