@@ -52,10 +52,9 @@ def _check(c): # -> nothing; raises what the docstring of Cohort says
         absent = [x for x in columns if x not in c.features]
         if absent: raise ValueError(f"encodes[{name!r}] names the column {absent[0]!r}, but it is not among the features of cohort {c.name!r}")
 
-# %% ../nbs/10_cohorts.ipynb #7ee03226
+# %% ../nbs/10_cohorts.ipynb #75afec68
 def _pick(values, rows): return values.iloc[rows] if hasattr(values, "iloc") else np.asarray(values)[rows]
 
-# %% ../nbs/10_cohorts.ipynb #b5e77e96
 def _take(c, rows):
     return replace(c, features=_pick(c.features, rows), target=_pick(c.target, rows), unit=None if c.unit is None else _pick(c.unit, rows),
                    attributes={k: _pick(v, rows) for k, v in c.attributes.items()})
