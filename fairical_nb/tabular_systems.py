@@ -6,7 +6,7 @@
 __all__ = ['SYSTEMS', 'design', 'linear_scalarisation', 'logistic_regression', 'grid_search', 'threshold_optimizer',
            'train_systems']
 
-# %% ../nbs/12_tabular_systems.ipynb #9d05a4ab
+# %% ../nbs/12_tabular_systems.ipynb #a3dc5994
 import warnings
 from importlib import import_module
 
@@ -16,6 +16,7 @@ from .linear_family import beta_preferences, fit_linear, label_gaps
 from .scores import Scores
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 
 # %% ../nbs/12_tabular_systems.ipynb #bffcdbe6
 def _names(attribute): return [attribute] if isinstance(attribute, str) else list(attribute)
@@ -138,7 +139,7 @@ SYSTEMS = { # name -> (function, its options)
     "optimizer decisions": (threshold_optimizer, {}),
     "optimizer mixtures": (threshold_optimizer, {"mixed": 25})}
 
-# %% ../nbs/12_tabular_systems.ipynb #aaa42e98
+# %% ../nbs/12_tabular_systems.ipynb #81b9e95d
 def train_systems(
     train, # Cohort to learn from
     parts, # {name: Cohort} to score
@@ -152,4 +153,4 @@ def train_systems(
     names = list(SYSTEMS) if names is None else _names(names)
     unknown = [n for n in names if n not in SYSTEMS]
     if unknown: raise ValueError(f"no system is called {unknown[0]!r}; there are {', '.join(SYSTEMS)}")
-    return {n: SYSTEMS[n][0](train, parts, attribute, seed=seed, aware=aware, **SYSTEMS[n][1]) for n in names}
+    with threadpool_limits(1): return {n: SYSTEMS[n][0](train, parts, attribute, seed=seed, aware=aware, **SYSTEMS[n][1]) for n in names}
