@@ -6,7 +6,6 @@ from itertools import combinations
 from time import process_time
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, strategies as st
 from scipy.special import expit
