@@ -12,7 +12,7 @@ from difflib import get_close_matches
 import numpy as np
 import pandas as pd
 
-# %% ../nbs/00_attributes.ipynb #282a1d13
+# %% ../nbs/00_attributes.ipynb #c8c27d26
 @dataclass(frozen=True, eq=False)
 class Attribute:
     "One label per sample, as codes into ordered classes; -1 is undetermined."
@@ -21,11 +21,16 @@ class Attribute:
     codes: np.ndarray # (n,) integers, -1 to k - 1
 
     @property
-    def counts(self): return np.bincount(self.codes[self.codes >= 0], minlength=len(self.classes)) # (k,)
+    def counts(self)->np.ndarray: # (k,)
+        "Number of samples in each class."
+        return np.bincount(self.codes[self.codes >= 0], minlength=len(self.classes))
     @property
-    def undetermined(self): return int((self.codes < 0).sum()) # samples without a class
+    def undetermined(self)->int: # 0 to n
+        "Number of samples without a class."
+        return int((self.codes < 0).sum())
     def __len__(self): return len(self.codes)
-    def frame(self): # one row per class: n and share of the determined samples
+    def frame(self)->pd.DataFrame: # one row per class: n, and share of the determined samples
+        "Classes with their sizes."
         n = self.counts
         return pd.DataFrame({"n": n, "share": n / n.sum() if n.sum() else np.nan}, index=pd.Index(self.classes, name=self.name))
     def __repr__(self): return f"Attribute {self.name!r}: " + ", ".join(f"{c} {n}" for c, n in zip(self.classes, self.counts)) + f"; undetermined {self.undetermined}"

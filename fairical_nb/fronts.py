@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['stairs', 'scatter', 'describe_scatter']
 
-# %% ../nbs/08_fronts.ipynb #fcbd8a3b
+# %% ../nbs/08_fronts.ipynb #2a7a1065
 import matplotlib.pyplot as plt
 import numpy as np
 
 from .figures import style
 from .indicators import minimised, nondominated
-from .objectives import direction, in_words
+from .metrics import direction, in_words
 
 # %% ../nbs/08_fronts.ipynb #42a3753f
 def stairs(

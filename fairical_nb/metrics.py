@@ -42,21 +42,21 @@ class Counts(_Four):
     @property
     def selection_rate(self): "Share of the selected."; return _over(self.tp + self.fp, self.n)
 
-# %% ../nbs/03_metrics.ipynb #655c0aea
+# %% ../nbs/03_metrics.ipynb #158a4dc5
 def roc_auc(
     c, # Counts (k, u) at all unique scores, ascending, and at infinity
 )->np.ndarray: # (k, 1), more is better; NaN with one class only
     "Area under true against false positive rate."
     x, y = c.fpr, c.tpr
-    return ((x[..., :-1] - x[..., 1:]) * (y[..., :-1] + y[..., 1:]) / 2).sum(-1, keepdims=True)
+    return np.minimum(((x[..., :-1] - x[..., 1:]) * (y[..., :-1] + y[..., 1:]) / 2).sum(-1, keepdims=True), 1)
 
-# %% ../nbs/03_metrics.ipynb #e7bcb887
+# %% ../nbs/03_metrics.ipynb #710ce1c5
 def avg_prec(
     c, # Counts (k, u) at all unique scores, ascending, and at infinity
 )->np.ndarray: # (k, 1), more is better; NaN without positives
     "Average precision: the sum of precision times the step in recall."
     recall = c.tpr
-    return ((recall[..., :-1] - recall[..., 1:]) * np.nan_to_num(c.prec[..., :-1])).sum(-1, keepdims=True)
+    return np.minimum(((recall[..., :-1] - recall[..., 1:]) * np.nan_to_num(c.prec[..., :-1])).sum(-1, keepdims=True), 1)
 
 # %% ../nbs/03_metrics.ipynb #11846a4b
 def gap(

@@ -77,22 +77,22 @@ def _wanted(targets, n): # -> {indicator: Span}, the aims within the limits
         wanted[key] = want._replace(aim=want.aim if lowest <= want.aim <= highest else (lowest + highest) / 2)
     return wanted
 
+# %% ../nbs/11_requests.ipynb #37c04b74
+def _least_os(AS, N): # the product of the most unequal sides with the mean AS
+    return float(np.prod(np.clip(AS * N - np.arange(N), 0, 1)))
+
 # %% ../nbs/11_requests.ipynb #1845df98
 def _values(want): # some values that a Span allows, the aim first
     lo, hi = max(want.lo, 0), min(want.hi, 1)
     return [want.aim] + [lo + f * (hi - lo) for f in (.02, .25, .75, .98) if hi - lo > 1e-8]
 
-# %% ../nbs/11_requests.ipynb #c454a3e4
+# %% ../nbs/11_requests.ipynb #a606febf
 def _boxes(AS, OS, N): # Spans or None, number of objectives -> boxes
-    if AS and OS: found = [sides(a, N, OS=o) for a in _values(AS) for o in _values(OS)]
+    if AS and OS: found = [sides(a, N, OS=o) for a in _values(AS) for o in np.clip(_values(OS), _least_os(a, N), a**N) if OS.lo <= o <= OS.hi]
     elif AS: found = [sides(a, N, skew=s) for a in _values(AS) for s in (0, .5, .9, .98, .9998, 1)]
     elif OS: found = [sides(a, N, OS=o) for o in _values(OS) for a in o ** (1 / N) * np.array([1, 1.05, 1.3, 2]) if a <= 1]
     else: found = [sides(a, N) for a in (.4, .2, .7, .1, .9, .03, .95, .01)]
     return [box for box in found if box is not None and box.min() > 0]
-
-# %% ../nbs/11_requests.ipynb #37c04b74
-def _least_os(AS, N): # the product of the most unequal sides with the mean AS
-    return float(np.prod(np.clip(AS * N - np.arange(N), 0, 1)))
 
 # %% ../nbs/11_requests.ipynb #7aa0b4c9
 def _together(wanted, n, N): # raises ValueError when the wanted values contradict each other

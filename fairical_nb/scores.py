@@ -132,35 +132,6 @@ def _from_frame(frame, y, models, attributes, weight): # a wide table -> models,
     if attributes is None: attributes = [c for c in rest if c not in models]
     return {str(c): frame[c] for c in models}, frame[y], {str(c): frame[c] for c in attributes}, frame[weight] if weight else None
 
-# %% ../nbs/02_scores.ipynb #b4b230f5
-@dataclass(eq=False)
-class Scores:
-    "Models' scores, ground truth and attributes of the same samples.\n\n    Raises ValueError naming field and row. Source: the paper, section 3 (a system is a set of models)."
-    models: dict # {model: (n,) scores in [0, 1]; higher means more likely positive}
-    y_true: np.ndarray # (n,) 0 or 1, or two labels with positive_label
-    attributes: dict # {attribute: (n,) labels}
-    sample_weight: np.ndarray = None # (n,) weights >= 0; None counts each sample once
-    missing: str = field(default="raise", repr=False) # missing labels: "raise", "drop" or "group"
-    positive_label: object = field(default=None, repr=False) # which label of y_true is 1
-    align: bool = field(default=False, repr=False) # pair pandas columns by index
-    dropped: int = 0 # samples left out for a missing label
-
-    def __post_init__(self):
-        self.models, self.y_true, self.attributes, self.sample_weight, dropped = _checked(
-            self.models, self.y_true, self.attributes, self.sample_weight, self.missing, self.positive_label, self.align)
-        self.dropped, self.positive_label = self.dropped + dropped, None
-    @property
-    def n(self): return len(self.y_true) # number of samples
-    @classmethod
-    def from_dict(cls, obj, *, base=".", **options): return cls(*_from_dict(obj, base), **options) # the JSON layout; base: folder of paths in it
-    @classmethod
-    def from_frame(cls, frame, *, y="y", models=None, attributes=None, weight=None, **options): return cls(*_from_frame(frame, y, models, attributes, weight), **options) # a wide table
-    @classmethod
-    def load(cls, path, **options): return _load(cls, Path(path), options) # .json, .csv or .parquet
-    def save(self, path): _save(self, Path(path)) # .json, .csv or .parquet
-    def frame(self): return pd.DataFrame({"y": self.y_true, **self.models, **self.attributes} | ({} if self.sample_weight is None else {"weight": self.sample_weight})) # wide
-    def __repr__(self): return f"Scores: {len(self.models)} models, {self.n} samples ({self.y_true.sum()} positive), attributes {', '.join(self.attributes) or 'none'}" + (f"; {self.dropped} dropped for missing labels" if self.dropped else "")
-
 # %% ../nbs/02_scores.ipynb #90f11683
 def _load(cls, path, options): # any file -> Scores; messages begin with the file's name
     readers = {".csv": pd.read_csv, ".parquet": pd.read_parquet}
@@ -183,3 +154,52 @@ def _save(scores, path): # Scores -> a file, by its ending
     writers = {".csv": lambda f: scores.frame().to_csv(f, index=False), ".parquet": lambda f: scores.frame().to_parquet(f, index=False)}
     if path.suffix not in writers: raise ValueError(f"{path}: scores are written as .json, .csv or .parquet, but the ending is {path.suffix!r}")
     with replacing(path) as part: writers[path.suffix](part)
+
+# %% ../nbs/02_scores.ipynb #bad92720
+@dataclass(eq=False)
+class _Columns:
+    models: dict # {model: (n,) scores in [0, 1]; higher means more likely positive}
+    y_true: np.ndarray # (n,) 0 or 1, or two labels with positive_label
+    attributes: dict # {attribute: (n,) labels}
+    sample_weight: np.ndarray = None # (n,) weights >= 0; None counts each sample once
+    missing: str = field(default="raise", repr=False) # missing labels: "raise", "drop" or "group"
+    positive_label: object = field(default=None, repr=False) # which label of y_true is 1
+    align: bool = field(default=False, repr=False) # pair pandas columns by index
+    dropped: int = 0 # samples left out for a missing label
+
+    def __post_init__(self):
+        self.models, self.y_true, self.attributes, self.sample_weight, dropped = _checked(
+            self.models, self.y_true, self.attributes, self.sample_weight, self.missing, self.positive_label, self.align)
+        self.dropped, self.positive_label = self.dropped + dropped, None
+    @property
+    def n(self): return len(self.y_true)
+    def __repr__(self): return f"Scores: {len(self.models)} models, {self.n} samples ({self.y_true.sum()} positive), attributes {', '.join(self.attributes) or 'none'}" + (f"; {self.dropped} dropped for missing labels" if self.dropped else "")
+    @classmethod
+    def from_dict(cls, obj, *, base=".", **options): return cls(*_from_dict(obj, base), **options)
+    @classmethod
+    def from_frame(cls, frame, *, y="y", models=None, attributes=None, weight=None, **options): return cls(*_from_frame(frame, y, models, attributes, weight), **options)
+
+# %% ../nbs/02_scores.ipynb #631ea5ef
+class Scores(_Columns):
+    """Models' scores, ground truth and attributes of the same samples.
+
+    Made from columns; from a dict in the JSON layout, `Scores.from_dict(obj, base=".")`; from a wide table,
+    `Scores.from_frame(frame, y="y", models=None, attributes=None, weight=None)`; or from a file.
+    Raises ValueError naming field and row. Source: the paper, section 3 (a system is a set of models)."""
+    @classmethod
+    def load(
+        cls,
+        path, # .json, .csv or .parquet
+        **options, # missing, positive_label, align; for tables also y, models, attributes, weight
+    ):
+        "Read a file; errors begin with its name."
+        return _load(cls, Path(path), options)
+    def save(
+        self,
+        path, # .json, .csv or .parquet
+    ):
+        "Write a file, whole or not at all."
+        _save(self, Path(path))
+    def frame(self)->pd.DataFrame: # columns y, one per model, one per attribute, and weight if there are weights
+        "One row per sample."
+        return pd.DataFrame({"y": self.y_true, **self.models, **self.attributes} | ({} if self.sample_weight is None else {"weight": self.sample_weight}))

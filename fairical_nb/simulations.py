@@ -28,14 +28,14 @@ def _laid(reach, bend, box, sigma, shares): # the front (n, N) in a box at the i
     found = place(reach, along, arcs[-1], spread(reach, arcs[-1], shares))
     return None if found is None else found * sigma
 
-# %% ../nbs/11_simulations.ipynb #1e2ee2ab
+# %% ../nbs/11_simulations.ipynb #303647aa
 KNEES = (.9999, .99, .9, .6, .3, 0, -.3, -.6, -.9, -.99, -.9999) # bends from the most hypervolume to the least
 def _routes(reach, bend, box, sigma, rng): # the short route, then the long one; none when the chain does not fit
     far, gaps = 1 - box, int(np.sum(reach == np.arange(len(reach)))) - 1
     shares = rng.uniform(.6, 1.4, gaps)
     start = _laid(reach, bend, box, sigma, shares)
     if start is None: return
-    shift = [start, start + far * rng.uniform(.25, .75, len(box)), start + far]
+    shift = [start, start + far * rng.uniform(.05, .95, len(box)), start + far]
     yield shift
     knee = np.r_[1, np.zeros(gaps - 2), 1] if gaps > 1 else shares
     before = [_laid(reach, k, box, sigma, s) for k in KNEES if k > bend for s in (knee, shares)]
@@ -80,9 +80,9 @@ def _checked(points, wanted, directions, sigma, eps): # raises _Stuck when a val
         if not want.lo <= found[key] <= want.hi: raise _Stuck("check", f"{key} came out as {found[key]:.6g}")
     return points
 
-# %% ../nbs/11_simulations.ipynb #89fb1b63
+# %% ../nbs/11_simulations.ipynb #8ede0cf1
 def _tries(boxes, tries, rng): # -> (bend, box) pairs
-    bends = [*rng.uniform(.6, .95, 2), .99, .3, 0, -.6, .9999, -.99, -.9999]
+    bends = [*rng.uniform(0, .97, 2), .99, .3, 0, -.6, .9999, -.99, -.9999]
     return [(bends[k // len(boxes) % len(bends)], boxes[k % len(boxes)]) for k in range(tries)]
 
 # %% ../nbs/11_simulations.ipynb #0fb72046
