@@ -145,8 +145,8 @@ def spread(
     begin = np.r_[0, np.cumsum(wide[:-1] + max(length - wide.sum(), 0) * shares / shares.sum())]
     return np.concatenate([np.linspace(b, b + w, len(piece)) for b, w, piece in zip(begin, wide, pieces)])
 
-# %% ../nbs/11_niches.ipynb #ae962690
-def _programme(reach, wish, length, stretch): # the linear programme above: positions (n,), or None
+# %% ../nbs/11_niches.ipynb #9483f779
+def _programme(reach, wish, length, stretch, margin): # the linear programme above: positions (n,), or None
     n, r = len(reach), np.asarray(reach)
     i, x = np.arange(n), eye_array(n, format="csr")
     a, b = i[r > i], i[r < n - 1]
@@ -154,24 +154,26 @@ def _programme(reach, wish, length, stretch): # the linear programme above: posi
     rows = [[x[r[a]] - x[a], None, column(len(a))], [x[b] - x[r[b] + 1], None, column(len(b))],
             [x[:-1] - x[1:], None, column(n - 1, 1 / (1 + max(r - i)))], [x, -x, None], [-x, -x, None]]
     limits = np.concatenate([stretch[a, 0], -stretch[b, 1], np.zeros(n - 1), wish, -wish])
-    bounds = [(0, 0)] + [(0, length)] * (n - 2) + [(length, length)] + [(0, None)] * n + [(.002, .15)]
+    bounds = [(0, 0)] + [(0, length)] * (n - 2) + [(length, length)] + [(0, None)] * n + [(.002, margin)]
     cost = np.r_[np.zeros(n), np.full(n, 1 / (n * length)), -1e3]
     found = linprog(cost, block_array([row for row in rows if row[0].shape[0]], format="csr"), limits, bounds=bounds)
     return found.x[:n] if found.success else None
 
-# %% ../nbs/11_niches.ipynb #32e2a080
+# %% ../nbs/11_niches.ipynb #d7755c5f
 def place(
     reach, # (n,) ints, a reach vector, n >= 2
     along, # function: arc lengths (k,) in units of sigma -> points (k, N) in units of sigma
     length, # of the curve, in units of sigma; the first point lies at 0, the last at `length`
     wish, # (n,) arc lengths to stay near to, as from `spread`
+    *,
+    margin=.15, # largest safety margin, 0.002 to 0.4, in units of sigma
 ): # (n, N) points in units of sigma, None when they do not fit
     "Points on a curve that see each other as `reach` says."
     r, n = np.asarray(reach), len(reach)
     ends = np.stack([r, np.minimum(r + 1, n - 1)], axis=1)
     stretch = np.ones((n, 2))
     for _ in range(4):
-        x = _programme(r, wish, length, stretch)
+        x = _programme(r, wish, length, stretch, margin)
         if x is None: return None
         points = along(x)
         apart = np.linalg.norm(points[ends] - points[:, None], axis=2)

@@ -20,15 +20,16 @@ from .requests import Span, request
 def _arcs(table): # arc length up to each row of a table of curve points
     return np.r_[0, np.cumsum(np.linalg.norm(np.diff(table, axis=0), axis=1))]
 
-# %% ../nbs/11_simulations.ipynb #60c0b590
-def _laid(reach, bend, box, sigma, shares): # the front (n, N) in a box at the ideal corner, or None
+# %% ../nbs/11_simulations.ipynb #7b1739af
+def _laid(reach, bend, box, sigma, shares=None): # the front (n, N) in a box at the ideal corner, or None; no shares: all as near to the middle as they can
     table = bow(bend, box) / sigma
     arcs = _arcs(table)
     along = lambda s: np.stack([np.interp(s, arcs, column) for column in table.T], axis=1)
-    found = place(reach, along, arcs[-1], spread(reach, arcs[-1], shares))
+    wish, margin = (np.full(len(reach), arcs[-1] / 2), .02) if shares is None else (spread(reach, arcs[-1], shares), .15)
+    found = place(reach, along, arcs[-1], wish, margin=margin)
     return None if found is None else found * sigma
 
-# %% ../nbs/11_simulations.ipynb #303647aa
+# %% ../nbs/11_simulations.ipynb #9b4ff9ef
 KNEES = (.9999, .99, .9, .6, .3, 0, -.3, -.6, -.9, -.99, -.9999) # bends from the most hypervolume to the least
 def _routes(reach, bend, box, sigma, rng): # the short route, then the long one; none when the chain does not fit
     far, gaps = 1 - box, int(np.sum(reach == np.arange(len(reach)))) - 1
@@ -37,8 +38,7 @@ def _routes(reach, bend, box, sigma, rng): # the short route, then the long one;
     if start is None: return
     shift = [start, start + far * rng.uniform(.05, .95, len(box)), start + far]
     yield shift
-    knee = np.r_[1, np.zeros(gaps - 2), 1] if gaps > 1 else shares
-    before = [_laid(reach, k, box, sigma, s) for k in KNEES if k > bend for s in (knee, shares)]
+    before = [_laid(reach, k, box, sigma, s) for k in KNEES if k > bend for s in (None, shares)]
     after = [_laid(reach, k, box, sigma, shares) for k in KNEES if k < bend]
     yield [f for f in before if f is not None] + shift + [f + far for f in after if f is not None]
 
