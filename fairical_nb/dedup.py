@@ -13,6 +13,15 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 
+# %% ../nbs/04_dedup.ipynb #f7bec023
+def _crowded(points, eps): # rows that may have another row within eps: every column has a value that near
+    rows = np.arange(len(points))
+    for column in points.T:
+        order = rows[np.argsort(column[rows], kind="stable")]
+        near = np.diff(column[order]) <= eps * (1 + 1e-9)
+        rows = order[np.append(near, False) | np.append(False, near)] if len(order) else order
+    return np.sort(rows)
+
 # %% ../nbs/04_dedup.ipynb #c71e488e
 MOST_PAIRS = 5_000_000 # pairs that are listed at once (80 MB); beyond, components grow from pivots
 
@@ -62,15 +71,15 @@ def _extents(points, label, first): # cluster number (n,), its kept row (k,) -> 
         origin = points[last]
     return d[last]
 
-# %% ../nbs/04_dedup.ipynb #d98755bb
-def _warn_of_chains(points, label, first, eps): # one ChainingWarning for the widest cluster, if it is wide
+# %% ../nbs/04_dedup.ipynb #91cca427
+def _warn_of_chains(points, label, first, eps, names): # one ChainingWarning for the widest cluster, if it is wide
     width = _extents(points, label, first)
     k = int(width.argmax())
     if not width[k] > WIDE * eps: return
-    warnings.warn(f"deduplication chained {int((label == k).sum())} points into row {first[k]} although they reach {width[k]:.3g} = {width[k] / eps:.3g} eps apart"
+    warnings.warn(f"deduplication chained {int((label == k).sum())} points into row {names[k]} although they reach {width[k]:.3g} = {width[k] / eps:.3g} eps apart"
                   f" ({int((width > WIDE * eps).sum())} such clusters): method='greedy' keeps every point within eps of a kept one", ChainingWarning, stacklevel=3)
 
-# %% ../nbs/04_dedup.ipynb #442dad72
+# %% ../nbs/04_dedup.ipynb #e9d4df19
 def representatives(
     points, # (n, N) one row per operating point, finite
     *,
@@ -83,20 +92,17 @@ def representatives(
     if not np.isfinite(points).all(): raise ValueError(f"points must be finite, but row {np.flatnonzero(~np.isfinite(points).all(1))[0]} is {points[~np.isfinite(points).all(1)][0]}")
     if not (np.isscalar(eps) and 0 <= eps < np.inf): raise ValueError(f"eps must be a number >= 0, but it is {eps!r}")
     if method not in ("dbscan", "greedy"): raise ValueError(f"method must be 'dbscan' or 'greedy', but it is {method!r}")
-    kept = np.zeros(len(points), bool)
-    if len(points): kept[_kept(points, eps, method)] = True
+    kept, crowd = np.ones(len(points), bool), _crowded(points, eps)
+    if len(crowd): kept[crowd] = np.isin(np.arange(len(crowd)), _kept(points[crowd], crowd, eps, method))
     return kept
 
-# %% ../nbs/04_dedup.ipynb #22d36596
-def _kept(points, eps, method): # -> row numbers that stay
+# %% ../nbs/04_dedup.ipynb #91120e44
+def _kept(points, names, eps, method): # rows (n, N), their numbers in messages -> positions that stay
     _, rows = np.unique(points, axis=0, return_index=True)
     rows = np.sort(rows) # the first copy of each distinct row, in the order given
     if eps == 0 or len(rows) == 1: return rows
     distinct = points[rows]
-    alone = KDTree(distinct).query(distinct, k=2, distance_upper_bound=np.nextafter(eps, np.inf))[0][:, 1] > eps
-    crowd = rows[~alone]
-    if not len(crowd): return rows
-    if method == "greedy": found = _cover(points[crowd], KDTree(points[crowd]), eps)[0]
-    else: found, label = np.unique(_components(points[crowd], eps), return_index=True, return_inverse=True)[1:]
-    if method == "dbscan": _warn_of_chains(points[crowd], label, found, eps)
-    return np.concatenate([rows[alone], crowd[found]])
+    if method == "greedy": return rows[_cover(distinct, KDTree(distinct), eps)[0]]
+    first, label = np.unique(_components(distinct, eps), return_index=True, return_inverse=True)[1:]
+    _warn_of_chains(distinct, label, first, eps, names[rows[first]])
+    return rows[first]

@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['stairs', 'scatter', 'describe_scatter']
 
-# %% ../nbs/08_fronts.ipynb #2a7a1065
+# %% ../nbs/08_fronts.ipynb #6afe8fff
 import matplotlib.pyplot as plt
 import numpy as np
 
 from .figures import style
-from .indicators import minimised, nondominated
+from .dominance import minimised, nondominated
 from .metrics import direction, in_words
 
 # %% ../nbs/08_fronts.ipynb #42a3753f
