@@ -5,14 +5,15 @@
 # %% auto #0
 __all__ = ['KNEES', 'STAGES', 'construct']
 
-# %% ../nbs/11_simulations.ipynb #d37ab0a8
+# %% ../nbs/11_simulations.ipynb #50e02bfd
 import math
 
 import numpy as np
 
-from .bows import bow, crowd, hypervolume, slide
+from .bows import bow, covered, crowd, slide
 from .dedup import representatives
-from .indicators import indicators, minimised
+from .dominance import minimised
+from .indicators import indicators
 from .niches import layout, place, spread
 from .requests import Span, request
 
