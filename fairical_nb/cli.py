@@ -132,7 +132,7 @@ def _loaded(paths): # solutions files -> {stem: Solutions}, all with the same me
         if s.metrics != first: raise ValueError(f"{path}: has the metrics {s.metrics}, but {paths[0]} has {first}; compared systems need the same, in the same order")
     return found
 
-# %% ../nbs/41_cli.ipynb #53c73d48
+# %% ../nbs/41_cli.ipynb #ed4e48d4
 @main.command()
 @click.argument("systems", metavar="SOLUTIONS...", nargs=-1, required=True)
 @click.option("-r", "--radar", "chart", type=click.Path(path_type=Path), help="Draw the radar chart into this file (.png, .svg, .pdf).")
@@ -148,13 +148,13 @@ def _loaded(paths): # solutions files -> {stem: Solutions}, all with the same me
 @_verbose
 def evaluate(systems, chart, fmt, nadir, ideal, sigma, axes, weights, leave_out, digits, dedup, eps, dedup_method, verbose):
     "Compare systems by the indicators of their operating points."
-    from fairical_nb import indicators
+    from fairical_nb import indicators, tables
     found = _loaded(systems)
     first = next(iter(found.values()))
     table = indicators.compare(found, first.directions, dedup_eps=eps if dedup else None, dedup_method=dedup_method, axes=axes or indicators.AXES, weights=_weights(weights),
                                leave_out=leave_out, nadir=_numbers(nadir, "--nadir"), ideal=_numbers(ideal, "--ideal"), sigma=sigma)
     table.attrs["settings"] = {"metrics": first.metrics, "directions": first.directions, "nadir": _numbers(nadir, "") or 1, "ideal": _numbers(ideal, "") or 0, "sigma": sigma, "eps": eps if dedup else None}
-    text = indicators.formatted(table, fmt, digits=digits)
+    text = tables.formatted(table, fmt, digits=digits)
     if chart: _draw_radar(table, chart)
     click.echo(text)
     if fmt != "json" and verbose: click.echo(f"settings: {table.attrs['settings']}; axes: {table.attrs['axes']}; weights: {table.attrs['weights']}", err=True)

@@ -64,13 +64,14 @@ def _metadata(fmt, alt): # what each format calls a description; None leaves a d
     return {"png": {"Software": None, "Description": alt}, "svg": {"Date": None, "Description": alt},
             "pdf": {"CreationDate": None, "Subject": alt}}.get(fmt, {})
 
-# %% ../nbs/01_figures.ipynb #36fbeb53
+# %% ../nbs/01_figures.ipynb #09154f01
 def save_figure(
     fig, # a matplotlib figure; it stays open
     path, # where to, with or without an ending
     alt, # what the figure shows, in words
     *,
     formats=("png", "svg"), # endings to write, when `path` has none of them
+    backup=True, # keep what stood there as `path~`
 )->list: # the Paths written
     "Write `fig` as files that are the same bytes each time.\n\n    Raises ValueError when `alt` is empty, OSError when the place cannot be written."
     _needs_words(alt)
@@ -79,6 +80,6 @@ def save_figure(
     files = [path] if known else [path.with_name(f"{path.name}.{f}") for f in formats]
     for f in files:
         fmt = f.suffix[1:].lower()
-        with replacing(f) as part, plt.rc_context({k: PAPER[k] for k in ("svg.hashsalt", "pdf.fonttype")}):
+        with replacing(f, backup=backup) as part, plt.rc_context({k: PAPER[k] for k in ("svg.hashsalt", "pdf.fonttype")}):
             fig.savefig(part, format=fmt, metadata=_metadata(fmt, alt))
     return files

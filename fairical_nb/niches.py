@@ -76,9 +76,9 @@ def room(
         at, most = reach[at], most + 1
     return least, most
 
-# %% ../nbs/11_niches.ipynb #28a621e8
+# %% ../nbs/11_niches.ipynb #2e090af8
 def _cliques(n, ud, length, keep=12): # size lists of separate cliques, those nearest to ud first
-    most = min(n, int(length / 1.05) + 1)
+    most = min(n, int(length / 1.004) + 1)
     c, k = (a.ravel() for a in np.meshgrid(np.arange(1, most + 1), np.arange(1, n + 1)))
     q, extra = np.divmod(n - k, np.maximum(c - 1, 1))
     fits = np.where(c == 1, k == n, (q >= 1) & (k >= q))
@@ -89,10 +89,10 @@ def _cliques(n, ud, length, keep=12): # size lists of separate cliques, those ne
     off = np.where((ud[0] <= found) & (found <= ud[1]), 0, abs(found - np.mean(ud)))
     return [[int(s[i]) for m, s in parts for _ in range(int(m[i]))] for i in np.lexsort((-c, off))[:keep]]
 
-# %% ../nbs/11_niches.ipynb #7f3c2001
+# %% ../nbs/11_niches.ipynb #108a949b
 def _fits(reach, length): # room to spare on both sides
     least, most = room(reach)
-    return least * 1.02 <= length <= most * .98 or len(reach) == 1
+    return least * 1.004 <= length <= most * .996 or len(reach) == 1
 
 # %% ../nbs/11_niches.ipynb #0487869c
 def _walk(reach, ud, length, rng, steps): # a reach vector with UD inside ud, or None

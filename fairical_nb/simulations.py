@@ -30,8 +30,8 @@ def _laid(reach, bend, box, sigma, shares=None): # the front (n, N) in a box at 
     found = place(reach, along, arcs[-1], wish, margin=margin)
     return None if found is None else found * sigma
 
-# %% ../nbs/11_simulations.ipynb #9b4ff9ef
-KNEES = (.9999, .99, .9, .6, .3, 0, -.3, -.6, -.9, -.99, -.9999) # bends from the most hypervolume to the least
+# %% ../nbs/11_simulations.ipynb #ae645ba2
+KNEES = (.999999, .9999, .99, .9, .6, .3, 0, -.3, -.6, -.9, -.99, -.9999, -.999999) # bends from the most hypervolume to the least
 def _routes(reach, bend, box, sigma, rng): # the short route, then the long one; none when the chain does not fit
     far, gaps = 1 - box, int(np.sum(reach == np.arange(len(reach)))) - 1
     shares = rng.uniform(.6, 1.4, gaps)
