@@ -5,12 +5,15 @@
 # %% auto #0
 __all__ = ['main', 'solve', 'evaluate', 'pareto', 'reproduce']
 
-# %% ../nbs/41_cli.ipynb #544a53e1
+# %% ../nbs/41_cli.ipynb #718fa1fa
+import contextlib
 import sys
 import warnings
 from pathlib import Path
 
 import click
+
+from .files import replacing
 
 # %% ../nbs/41_cli.ipynb #542968a8
 class _Group(click.Group): # turns errors about the input into one line and status 2
@@ -45,16 +48,26 @@ _dedup = _options(
     click.option("--dedup-method", type=click.Choice(["dbscan", "greedy"]), default="dbscan", show_default=True, help="Chains of neighbours, or none within eps of a kept one."))
 _verbose = click.option("-v", "--verbose", count=True, help="Say more; -vv still more.")
 
-# %% ../nbs/41_cli.ipynb #334b25af
+# %% ../nbs/41_cli.ipynb #dca3de50
 def _system(text): # "scores.json[@prior.json]" -> scores path, prior path or None, name of the output
-    scores, _, prior = (text, "", "") if Path(text).is_file() else text.partition("@")
+    scores, at, prior = (text, "", "") if Path(text).is_file() else text.partition("@")
+    if at and not (scores and prior): raise ValueError(f"{text}: must read SCORES or SCORES@PRIOR, with a file on each side of the @")
     return Path(scores), Path(prior) if prior else None, Path(scores).stem + (f"@{Path(prior).stem}" if prior else "") + ".json"
 
 def _distinct(names, what): # refuse two inputs of one name
     twice = [n for i, n in enumerate(names) if n in names[:i]]
     if twice: raise ValueError(f"two inputs would both be called {twice[0]!r}: {what}")
 
-# %% ../nbs/41_cli.ipynb #4739339b
+# %% ../nbs/41_cli.ipynb #0e5b8d78
+def _jobs(systems, folder): # -> list of (scores path, prior path or None, name of the output)
+    jobs = [_system(s) for s in systems]
+    _distinct([out for *_, out in jobs], "rename one, or solve them into different folders")
+    inputs = {p.resolve() for *paths, _ in jobs for p in paths if p is not None}
+    for *_, out in jobs:
+        if (folder / out).resolve() in inputs: raise ValueError(f"{folder / out}: the result would replace an input; choose another folder with -o")
+    return jobs
+
+# %% ../nbs/41_cli.ipynb #7eb11eef
 def _solved(scores_path, prior_path, metrics, thresholds, which, reading, options): # -> Scores, Solutions of one system
     from fairical_nb import objectives, scores, solutions
     if prior_path is not None:
@@ -67,9 +80,9 @@ def _solved(scores_path, prior_path, metrics, thresholds, which, reading, option
             warnings.simplefilter("error", objectives.OneGroupWarning)
             if prior_path is not None: return loaded, solutions.a_priori(loaded, prior, which=which, undefined=options["undefined"], nan=options["nan"])
             return loaded, solutions.a_posteriori(loaded, metrics, thresholds=thresholds, **options)
-    except (ValueError, objectives.OneGroupWarning) as e: raise ValueError(f"{scores_path}: {e}") from None
+    except (ValueError, objectives.OneGroupWarning) as e: raise ValueError(f"{scores_path}{f'@{prior_path}' if prior_path else ''}: {e}") from None
 
-# %% ../nbs/41_cli.ipynb #fc30900e
+# %% ../nbs/41_cli.ipynb #96e3de79
 @main.command()
 @click.argument("systems", metavar="SCORES[@PRIOR]...", nargs=-1, required=True)
 @click.option("-m", "--metric", "metrics", multiple=True, default=("acc", "eod+gender"), show_default=True, help="An axis; repeat in order. acc, f1, ..., eod+ATTR, dpd+ATTR, minmaxd+UTIL+ATTR; ATTR may be joint: gender&race.")
@@ -87,19 +100,17 @@ def _solved(scores_path, prior_path, metrics, thresholds, which, reading, option
 def solve(systems, metrics, thresholds, dominated, output_path, undefined, nan, missing, positive_label, black_box, allow_one_sided, dedup, eps, dedup_method, verbose):
     "Find the operating points of systems from their scores."
     import numpy as np
-    jobs = [_system(s) for s in systems]
-    _distinct([out for *_, out in jobs], "rename one, or solve them into different folders")
-    for path, prior, out in jobs:
-        for source in (path, prior):
-            if source is not None and (output_path / out).resolve() == source.resolve(): raise ValueError(f"{output_path / out}: the result would replace its own input; choose another folder with -o")
+    jobs = _jobs(systems, output_path)
     options = dict(undefined=undefined, nan=nan, black_box=black_box, allow_one_sided=allow_one_sided)
     reading, which = dict(missing=missing, positive_label=positive_label), {None: "all", True: "dominated", False: "nondominated"}[dominated]
     grid, found = None if thresholds is None else np.linspace(0, 1, thresholds), {}
     for path, prior, out in jobs: found[out] = _solved(path, prior, list(metrics), grid, which, reading, options)
     for out, (scores, s) in found.items():
         s = s.deduplicate(eps=eps, method=dedup_method) if dedup else s
+        found[out] = scores, s
         _tell(out, scores, s, verbose)
-        s.save(output_path / out)
+    with contextlib.ExitStack() as stack: # all are written before the first takes its place
+        for out, (_, s) in found.items(): s.save(stack.enter_context(replacing(output_path / out)))
 
 # %% ../nbs/41_cli.ipynb #454e16d7
 def _tell(name, scores, solutions, verbose): # what was found, on standard error
@@ -132,7 +143,7 @@ def _loaded(paths): # solutions files -> {stem: Solutions}, all with the same me
         if s.metrics != first: raise ValueError(f"{path}: has the metrics {s.metrics}, but {paths[0]} has {first}; compared systems need the same, in the same order")
     return found
 
-# %% ../nbs/41_cli.ipynb #ed4e48d4
+# %% ../nbs/41_cli.ipynb #32a09ade
 @main.command()
 @click.argument("systems", metavar="SOLUTIONS...", nargs=-1, required=True)
 @click.option("-r", "--radar", "chart", type=click.Path(path_type=Path), help="Draw the radar chart into this file (.png, .svg, .pdf).")
@@ -143,7 +154,7 @@ def _loaded(paths): # solutions files -> {stem: Solutions}, all with the same me
 @click.option("--axis", "axes", multiple=True, help="An axis of the radar; repeat in order. [default: ONVG_rel ONVGR UD AS HV]")
 @click.option("--weight", "weights", multiple=True, metavar="AXIS=NUMBER", help="Weight of an axis; repeat. [default: 1]")
 @click.option("--leave-out", multiple=True, help="An axis to leave out, or 'uninformative'; repeat.")
-@click.option("--digits", default=2, show_default=True, help="Decimals in the table.")
+@click.option("--digits", type=click.IntRange(0), default=2, show_default=True, help="Decimals in the table.")
 @_dedup
 @_verbose
 def evaluate(systems, chart, fmt, nadir, ideal, sigma, axes, weights, leave_out, digits, dedup, eps, dedup_method, verbose):
@@ -153,7 +164,7 @@ def evaluate(systems, chart, fmt, nadir, ideal, sigma, axes, weights, leave_out,
     first = next(iter(found.values()))
     table = indicators.compare(found, first.directions, dedup_eps=eps if dedup else None, dedup_method=dedup_method, axes=axes or indicators.AXES, weights=_weights(weights),
                                leave_out=leave_out, nadir=_numbers(nadir, "--nadir"), ideal=_numbers(ideal, "--ideal"), sigma=sigma)
-    table.attrs["settings"] = {"metrics": first.metrics, "directions": first.directions, "nadir": _numbers(nadir, "") or 1, "ideal": _numbers(ideal, "") or 0, "sigma": sigma, "eps": eps if dedup else None}
+    table.attrs["settings"] = {"metrics": first.metrics, "directions": first.directions, "nadir": _numbers(nadir or "1", ""), "ideal": _numbers(ideal or "0", ""), "sigma": sigma, "eps": eps if dedup else None}
     text = tables.formatted(table, fmt, digits=digits)
     if chart: _draw_radar(table, chart)
     click.echo(text)

@@ -20,7 +20,7 @@ def _keep(path): # an existing file
     shutil.copy2(path, part)
     os.replace(part, path.with_name(path.name + "~"))
 
-# %% ../nbs/00_files.ipynb #ac4c2462
+# %% ../nbs/00_files.ipynb #c6615584
 @contextlib.contextmanager
 def replacing(
     path, # where the finished file will stand; missing folders are made
@@ -29,6 +29,7 @@ def replacing(
 ): # context: a temporary Path in the same folder
     "A temporary path that takes the place of `path` when the block ends well.\n\n    Raises OSError when the folder cannot be made or written."
     path = Path(path)
+    if path.is_dir(): raise IsADirectoryError(f"{path}: is a folder, so no file can be written there")
     path.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mktemp(prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent))
     try:

@@ -116,13 +116,15 @@ def compare(
     r, z = bounds(np.empty((0, len(list(directions)))), nadir, ideal)
     return _with_area(table, axes, weights, float(np.prod(r - z)))
 
-# %% ../nbs/06_indicators.ipynb #c46e932f
+# %% ../nbs/06_indicators.ipynb #2007e019
 def _with_area(table, axes, weights, box): # adds the column "area" and the attrs that say how it came about
     if isinstance(weights, dict):
         wrong = [a for a in weights if a not in axes]
         if wrong: raise ValueError(f"weights names the axis {wrong[0]!r}, but the axes are {list(axes)}")
         weights = [weights.get(a, 1.0) for a in axes]
     radii = _radii(table, axes, box)
+    wide = [(s, a) for s in radii.index for a in radii if radii.at[s, a] > 1 + 1e-9]
+    if wide: raise ValueError(f"system {wide[0][0]!r}: {wide[0][1]} is {radii.at[wide[0]]:.3g} of what lies between ideal and nadir, so it is no radius: give bounds that hold its front, or leave the axis out")
     table["area"] = [radar.area(r, weights=weights) for r in radii.to_numpy(dtype=float)]
     one = {s: [a for a in ("UD", "OS", "AS") if a in table] for s in table.index[table["ONVG"] == 1]}
     table.attrs = {"axes": list(axes), "weights": weights, "radii": radii.to_dict("index"), "uninformative": one}

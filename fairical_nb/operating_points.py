@@ -89,15 +89,15 @@ def _as_dict(s): # Solutions -> the JSON layout
     if s.prior_set: meta |= {"prior-solution-set": s.prior_set, "prior-solution-from": str(s.prior_from or "")}
     return {"points": {m: s.frame[m].tolist() for m in s.metrics}, "metadata": meta}
 
-# %% ../nbs/07_operating_points.ipynb #b73b0e3c
+# %% ../nbs/07_operating_points.ipynb #fd734c0c
 def _whole(i, row): # 3 or 3.0 -> 3
-    if isinstance(i, bool) or not isinstance(i, (int, float)) or i != int(i): raise ValueError(f"identifiers must be whole numbers, but row {row} is {i!r}")
+    if isinstance(i, bool) or not isinstance(i, (int, float)) or not np.isfinite(i) or i != int(i): raise ValueError(f"identifiers must be whole numbers, but row {row} is {i!r}")
     return int(i)
 
 def _threshold(t, row): # number, "inf" or null (infinity) -> float
     if t is None: return np.inf
-    try: return float(t)
-    except (TypeError, ValueError): raise ValueError(f"thresholds must be numbers, 'inf' or null, but row {row} is {t!r}") from None
+    if t in ("inf", "-inf") or isinstance(t, (int, float)) and not isinstance(t, bool) and t == t: return float(t)
+    raise ValueError(f"thresholds must be numbers, 'inf' or null, but row {row} is {t!r}")
 
 def _number(v, metric, row):
     if isinstance(v, bool) or not isinstance(v, (int, float)): raise ValueError(f"points[{metric!r}] must be numbers, but row {row} is {v!r}")
@@ -116,13 +116,15 @@ def _lists(obj): # the JSON layout -> points {metric: list}, metadata, identifie
     if len({len(v) for v in n.values()}) > 1: raise ValueError(f"all lists must be equally long, but the lengths are {({k: len(v) for k, v in n.items()})}")
     return points, meta, [_whole(i, row) for row, i in enumerate(meta["identifiers"])], [_threshold(t, row) for row, t in enumerate(thresholds)]
 
-# %% ../nbs/07_operating_points.ipynb #50eab169
+# %% ../nbs/07_operating_points.ipynb #6e6dc51b
 def _from_dict(cls, obj): # the JSON layout -> Solutions
     points, meta, ids, thresholds = _lists(obj)
-    names = meta.get("identifier-names") or [f"model-{i}" for i in range(max(ids, default=-1) + 1)]
+    names = meta.get("identifier-names")
+    if names is None: names = [f"model-{i}" for i in range(max(ids, default=-1) + 1)]
+    if not isinstance(names, list) or not all(isinstance(k, (str, int)) for k in names): raise ValueError(f"identifier-names must be a list of names, but it is {str(names)[:40]!r}")
     outside = [i for i in ids if not 0 <= i < len(names)]
     if outside: raise ValueError(f"identifiers point into {len(names)} identifier-names, but one is {outside[0]}")
-    columns = {"model": np.array([names[i] for i in ids], dtype=object), "threshold": np.array(thresholds, dtype=float)}
+    columns = {"model": np.array([str(names[i]) for i in ids], dtype=object), "threshold": np.array(thresholds, dtype=float)}
     frame = pd.DataFrame(columns | {m: np.array([_number(v, m, row) for row, v in enumerate(vs)], dtype=float) for m, vs in points.items()})
     return cls(frame, tuple(meta.get("black-boxes", ())), {}, meta.get("prior-solution-set"), meta.get("prior-solution-from"))
 

@@ -71,9 +71,22 @@ def checked_parameters(
         ready[name] = _typed(name, _plain(name, value), known[name]["type"])
     return ready
 
-# %% ../nbs/40_paper.ipynb #37e0b7a6
+# %% ../nbs/40_paper.ipynb #0e2f09f2
 class RunFailed(RuntimeError): "A paper notebook did not run to its end."
 
+def _unfinished(notebook, executed): # paths -> (the cell where the copy stopped, what that cell said), or None
+    import nbformat
+    place = {c.get("id"): k for k, c in enumerate(nbformat.read(str(notebook), 4).cells)}
+    for c in nbformat.read(str(executed), 4).cells if executed.is_file() else []:
+        if c.cell_type != "code" or not c.source.strip(): continue
+        name = f"cell {place[c.id]}" if c.id in place else "the cell of injected parameters"
+        said = [o for o in c.outputs if o.output_type == "error"]
+        texts = [o.text for o in c.outputs if o.output_type == "stream" and o.name == "stderr"]
+        if said: return name, f"{said[0].ename}: {said[0].evalue}".rstrip(": ")
+        if c.execution_count is None or c.metadata.get("papermill", {}).get("exception"): return name, (texts or ["it did not finish"])[-1].strip()
+    return None
+
+# %% ../nbs/40_paper.ipynb #b738fb7a
 def execute(
     notebook, # path of the notebook
     parameters, # {name: value}, checked
@@ -83,13 +96,17 @@ def execute(
 ):
     "Run one notebook with papermill in its own folder.\n\n    Raises RunFailed naming notebook and cell; the executed copy stays."
     import papermill
-    executed = Path(executed)
+    notebook, executed = Path(notebook), Path(executed)
     executed.parent.mkdir(parents=True, exist_ok=True)
-    try: papermill.execute_notebook(str(notebook), str(executed), parameters=parameters, cwd=str(Path(notebook).parent), progress_bar=progress, kernel_name="python3", extra_arguments=["--log-level=ERROR"])
-    except papermill.PapermillExecutionError as e:
-        raise RunFailed(f"{Path(notebook).name}: cell {e.cell_index} failed with {e.ename}: {str(e.evalue or '').partition(chr(10))[0]} (executed so far: {executed})") from None
-    except Exception as e: # a dead kernel, a broken notebook file
-        raise RunFailed(f"{Path(notebook).name}: {type(e).__name__}: {str(e).partition(chr(10))[0]} (executed so far: {executed})") from e
+    executed.unlink(missing_ok=True)
+    why = None
+    try: papermill.execute_notebook(str(notebook), str(executed), parameters=parameters, cwd=str(notebook.parent), progress_bar=progress, kernel_name="python3", extra_arguments=["--log-level=CRITICAL"])
+    except Exception as e: why = e # a failing cell, a dead kernel, a broken file
+    stopped = _unfinished(notebook, executed)
+    if why is None and stopped is None: return
+    kind = "" if why is None or isinstance(why, papermill.PapermillExecutionError) else f"{type(why).__name__}: {str(why).partition(chr(10))[0]}; "
+    place = "before its first cell" if stopped is None else f"{stopped[0]} failed: {stopped[1].partition(chr(10))[0]}"
+    raise RunFailed(f"{notebook.name}: {kind}{place} (executed so far: {executed})") from None
 
 # %% ../nbs/40_paper.ipynb #c3430087
 def planned(
