@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['DATA', 'published', 'against', 'versions', 'save']
 
-# %% ../nbs/40_artefacts.ipynb #c68b37f1
+# %% ../nbs/40_artefacts.ipynb #6e5cab9c
 import platform
 from importlib import metadata
 from pathlib import Path
@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from . import __version__
+import fairical_nb
 from .figures import save_figure
 from .files import replacing, root, write_json
 
@@ -44,11 +44,11 @@ def against(
             rows.append((system, column, value, text, difference, half, "equal to the printed digits" if abs(difference) <= half + 1e-12 else "disagrees"))
     return pd.DataFrame(rows, columns=["system", "indicator", "ours", "published", "difference", "tolerance", "verdict"])
 
-# %% ../nbs/40_artefacts.ipynb #e84adbe7
+# %% ../nbs/40_artefacts.ipynb #5fb8c3ee
 def versions()->dict: # {package: version} of what the numbers depend on
     "Versions of Python, of this package and of what it computes with."
     names = ("numpy", "scipy", "pandas", "scikit-learn", "moocore", "matplotlib")
-    return {"fairical_nb": __version__, "python": platform.python_version()} | {n: metadata.version(n) for n in names}
+    return {"fairical_nb": fairical_nb.__version__, "python": platform.python_version()} | {n: metadata.version(n) for n in names}
 
 # %% ../nbs/40_artefacts.ipynb #9ea7a6d6
 def _flat(table): # a named index becomes a column, a plain one goes

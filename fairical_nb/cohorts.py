@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from .attributes import attribute, joint
 
-# %% ../nbs/10_cohorts.ipynb #81e55ce4
+# %% ../nbs/10_cohorts.ipynb #787b3ef2
 @dataclass(frozen=True, eq=False)
 class Cohort:
     "A data set with groups.\n\n    Raises ValueError when lengths differ, target is not 0/1, a label is missing, or `kind` is unknown."
@@ -32,9 +32,18 @@ class Cohort:
 
     def __post_init__(self): _check(self)
     def __len__(self): return len(self.target)
-    def labels(self, name): return _labels(self, name) # (n,) labels of one attribute, or of a joint one: "sex&race"
-    def take(self, rows): return _take(self, rows) # the same cohort, with these rows
-    def summary(self, *names): return _summary(self, names or tuple(self.attributes)) # n and base rate of each group
+    def labels(
+        self,
+        name, # of an attribute, or of a joint one: "sex&race"
+    )->np.ndarray: # (n,)
+        "Labels of one attribute."
+        return _labels(self, name)
+    def take(self, rows): # rows: positions or a mask
+        "The same cohort, with these rows."
+        return _take(self, rows)
+    def summary(self, *names): # names: attributes; none: all
+        "n and base rate of each group."
+        return _summary(self, names or tuple(self.attributes))
     def __repr__(self): return f"Cohort {self.name!r} ({self.kind}): {len(self)} rows, base rate {np.mean(self.target):.3f}, attributes {', '.join(self.attributes)}"
     def _repr_html_(self): return f"<p>{self!r}</p>" + self.summary().to_html(float_format="{:.3f}".format)
 

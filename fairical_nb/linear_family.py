@@ -67,7 +67,7 @@ def log_loss(
     "Mean logistic loss of each model, and its gradient."
     return (np.logaddexp(0, logits) - y * logits).mean(0), (expit(logits) - y) / len(y)
 
-# %% ../nbs/12_linear_family.ipynb #caac9ef4
+# %% ../nbs/12_linear_family.ipynb #9f8848ce
 def fit_linear(
     X, # (n, d) standardised features
     y, # (n,) 0 or 1
@@ -76,7 +76,8 @@ def fit_linear(
     *,
     C=1., # inverse penalty, as in scikit-learn
     T=4., # sharpness of the soft step
-    steps=400, lr=.02, # Adam steps; first step size, falling to 0 along a cosine
+    steps=400, # Adam steps
+    lr=.02, # first step size, falling to 0 along a cosine
 )->np.ndarray: # (d + 1, k) weights, the intercept last
     "k logistic models trained together, each with its own weight of fairness.\n\n    Source: the paper, section 4 (linear scalarisation)."
     X1, lam, y = np.column_stack([X, np.ones(len(X))]), np.asarray(preferences), np.asarray(y, dtype=float)

@@ -84,7 +84,7 @@ def _fairlearn(module): # a part of fairlearn, or an error that says how to get 
     try: return import_module(f"fairlearn.{module}")
     except ImportError as e: raise ImportError("this system needs fairlearn: pip install 'fairical_nb[compare]'") from e
 
-# %% ../nbs/12_tabular_systems.ipynb #f837ecc1
+# %% ../nbs/12_tabular_systems.ipynb #fc1ad15b
 def grid_search(
     train, # Cohort to learn from
     parts, # {name: Cohort} to score
@@ -93,7 +93,8 @@ def grid_search(
     seed=0, # nothing is drawn
     aware=True, # may the models see the attribute
     C=1., # inverse penalty
-    models=25, limit=2., # grid points, one model each; the largest multiplier
+    models=25, # grid points, one model each
+    limit=2., # the largest multiplier
 )->dict: # {part: Scores}
     "fairlearn's GridSearch for equalized odds over logistic regressions.\n\n    Raises ImportError without fairlearn. Source: Agarwal et al. (2018)."
     reductions = _fairlearn("reductions")
