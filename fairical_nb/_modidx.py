@@ -263,6 +263,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                    'fairical_nb.paper._unfinished': ('paper.html#_unfinished', 'fairical_nb/paper.py'),
                                    'fairical_nb.paper.checked_parameters': ('paper.html#checked_parameters', 'fairical_nb/paper.py'),
                                    'fairical_nb.paper.execute': ('paper.html#execute', 'fairical_nb/paper.py'),
+                                   'fairical_nb.paper.outcome': ('paper.html#outcome', 'fairical_nb/paper.py'),
                                    'fairical_nb.paper.parameters_of': ('paper.html#parameters_of', 'fairical_nb/paper.py'),
                                    'fairical_nb.paper.planned': ('paper.html#planned', 'fairical_nb/paper.py'),
                                    'fairical_nb.paper.reproduce': ('paper.html#reproduce', 'fairical_nb/paper.py'),

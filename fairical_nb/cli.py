@@ -213,7 +213,7 @@ def _draw_fronts(systems, path): # {name: Solutions} of two metrics -> png and s
         figures.save_figure(ax.figure, path, fronts.describe_scatter(systems))
     plt.close(ax.figure)
 
-# %% ../nbs/41_cli.ipynb #d6ecf7c9
+# %% ../nbs/41_cli.ipynb #4231fe6b
 @main.command()
 @click.argument("artefacts", nargs=-1)
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter of the notebook; repeat.")
@@ -231,3 +231,4 @@ def reproduce(artefacts, parameters, output_path, listing):
             click.echo(f"{' '.join(names)}: {notebook.name}  " + " ".join(f"{k}={v['default'] if k not in ready else ready[k]}" for k, v in paper.parameters_of(notebook).items() if k != "out"))
         return
     paper.reproduce(artefacts, given, out=output_path, report=click.echo, progress=sys.stderr.isatty())
+    click.echo(f"Tables and figures: {output_path or paper.root() / 'figures'}")
