@@ -129,7 +129,7 @@ def planned(
         jobs.append((names, folder / notebook, checked_parameters(folder / notebook, given)))
     return jobs
 
-# %% ../nbs/40_paper.ipynb #a1e28bfe
+# %% ../nbs/40_paper.ipynb #ac46c610
 def outcome(
     artefact, # its name
     *,
@@ -137,7 +137,7 @@ def outcome(
 )->str: # empty when the artefact has no table
     "What an artefact's results file says, in a few lines."
     path = Path(out or root() / "figures") / f"{artefact}.json"
-    if not path.is_file(): return ""
+    if not path.is_file() or artefact.startswith("fig"): return "" # of a figure, look at the picture
     found = read_json(path)
     beside = found["tables"].get("published")
     if beside:
