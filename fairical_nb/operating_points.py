@@ -89,18 +89,18 @@ def _as_dict(s): # Solutions -> the JSON layout
     if s.prior_set: meta |= {"prior-solution-set": s.prior_set, "prior-solution-from": str(s.prior_from or "")}
     return {"points": {m: s.frame[m].tolist() for m in s.metrics}, "metadata": meta}
 
-# %% ../nbs/07_operating_points.ipynb #fd734c0c
+# %% ../nbs/07_operating_points.ipynb #3778a9e1
 def _whole(i, row): # 3 or 3.0 -> 3
     if isinstance(i, bool) or not isinstance(i, (int, float)) or not np.isfinite(i) or i != int(i): raise ValueError(f"identifiers must be whole numbers, but row {row} is {i!r}")
     return int(i)
 
 def _threshold(t, row): # number, "inf" or null (infinity) -> float
     if t is None: return np.inf
-    if t in ("inf", "-inf") or isinstance(t, (int, float)) and not isinstance(t, bool) and t == t: return float(t)
+    if t in ("inf", "-inf") or isinstance(t, (int, float)) and not isinstance(t, bool) and t == t and abs(t) < 1e300 or t in (np.inf, -np.inf): return float(t)
     raise ValueError(f"thresholds must be numbers, 'inf' or null, but row {row} is {t!r}")
 
 def _number(v, metric, row):
-    if isinstance(v, bool) or not isinstance(v, (int, float)): raise ValueError(f"points[{metric!r}] must be numbers, but row {row} is {v!r}")
+    if isinstance(v, bool) or not isinstance(v, (int, float)) or abs(v) > 1e300: raise ValueError(f"points[{metric!r}] must be numbers in [0, 1], but row {row} is {str(v)[:20]!r}")
     return float(v)
 
 # %% ../nbs/07_operating_points.ipynb #eee1d81c

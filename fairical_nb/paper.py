@@ -71,22 +71,25 @@ def checked_parameters(
         ready[name] = _typed(name, _plain(name, value), known[name]["type"])
     return ready
 
-# %% ../nbs/40_paper.ipynb #0e2f09f2
+# %% ../nbs/40_paper.ipynb #2e79b3fc
 class RunFailed(RuntimeError): "A paper notebook did not run to its end."
 
-def _unfinished(notebook, executed): # paths -> (the cell where the copy stopped, what that cell said), or None
+def _unfinished(notebook, executed, died): # paths, whether the kernel died -> (the cell where the copy stopped, what it said), or None
     import nbformat
-    place = {c.get("id"): k for k, c in enumerate(nbformat.read(str(notebook), 4).cells)}
-    for c in nbformat.read(str(executed), 4).cells if executed.is_file() else []:
+    if not executed.is_file(): return None
+    place, last = {c.get("id"): k for k, c in enumerate(nbformat.read(str(notebook), 4).cells)}, None
+    for c in nbformat.read(str(executed), 4).cells:
         if c.cell_type != "code" or not c.source.strip(): continue
         name = f"cell {place[c.id]}" if c.id in place else "the cell of injected parameters"
         said = [o for o in c.outputs if o.output_type == "error"]
         texts = [o.text for o in c.outputs if o.output_type == "stream" and o.name == "stderr"]
         if said: return name, f"{said[0].ename}: {said[0].evalue}".rstrip(": ")
-        if c.execution_count is None or c.metadata.get("papermill", {}).get("exception"): return name, (texts or ["it did not finish"])[-1].strip()
-    return None
+        if c.metadata.get("papermill", {}).get("exception"): return name, (texts or ["no reason given"])[-1].strip()
+        if c.metadata.get("papermill", {}).get("start_time"): last = name
+        elif not died: return name, "it was not reached"
+    return (last, "the kernel died in it") if died and last else None
 
-# %% ../nbs/40_paper.ipynb #b738fb7a
+# %% ../nbs/40_paper.ipynb #96f74700
 def execute(
     notebook, # path of the notebook
     parameters, # {name: value}, checked
@@ -102,9 +105,10 @@ def execute(
     why = None
     try: papermill.execute_notebook(str(notebook), str(executed), parameters=parameters, cwd=str(notebook.parent), progress_bar=progress, kernel_name="python3", extra_arguments=["--log-level=CRITICAL"])
     except Exception as e: why = e # a failing cell, a dead kernel, a broken file
-    stopped = _unfinished(notebook, executed)
+    broke = why is not None and not isinstance(why, papermill.PapermillExecutionError)
+    stopped = _unfinished(notebook, executed, died=broke)
     if why is None and stopped is None: return
-    kind = "" if why is None or isinstance(why, papermill.PapermillExecutionError) else f"{type(why).__name__}: {str(why).partition(chr(10))[0]}; "
+    kind = f"{type(why).__name__}: {str(why).partition(chr(10))[0]}; " if broke else ""
     place = "before its first cell" if stopped is None else f"{stopped[0]} failed: {stopped[1].partition(chr(10))[0]}"
     raise RunFailed(f"{notebook.name}: {kind}{place} (executed so far: {executed})") from None
 

@@ -167,11 +167,12 @@ def _from_dict(obj, base): # the JSON layout -> models, y_true, attributes
     return ({k: _listed(s, f"scores[{i}]", base) for i, (k, s) in enumerate(zip(names, scores))},
             _listed(obj["ground-truth"], "ground-truth", base), {k: _listed(v, f"attributes[{k!r}]", base) for k, v in attributes.items()})
 
-# %% ../nbs/02_scores.ipynb #0c0c958d
+# %% ../nbs/02_scores.ipynb #95261e6f
 def _from_frame(frame, y, models, attributes, weight): # a wide table -> models, y_true, attributes, sample_weight
     wanted = [y, *(models or []), *(attributes or []), *([weight] if weight else [])]
     absent = [c for c in wanted if c not in frame]
     if absent: raise ValueError(f"column {absent[0]!r} is not in the table; it has {list(frame.columns)}")
+    if not len(frame): raise ValueError(f"the table has the columns {list(frame.columns)} and no rows: at least one sample is needed")
     rest = [c for c in frame if c not in wanted]
     for c in rest: _all_or_no_numbers(frame[c], c)
     bits = [c for c in rest if pd.api.types.is_integer_dtype(frame[c]) and set(frame[c].unique()) <= {0, 1}]
@@ -187,12 +188,13 @@ def _all_or_no_numbers(column, name): # ValueError for a column of text with num
     bad = ~number & column.notna().to_numpy()
     if number.any() and bad.any(): raise ValueError(f"column {name!r} holds numbers, but {rows_where(bad)} {'is' if bad.sum() == 1 else 'are'} {column[bad].iloc[0]!r}: mend it, or name the column among attributes=[...]")
 
-# %% ../nbs/02_scores.ipynb #5ed964a3
+# %% ../nbs/02_scores.ipynb #42f0c57d
 def _read_csv(path): # -> DataFrame: float, integer or text columns
     frame = pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""])
     for c in frame:
-        if frame[c].str.fullmatch(r"0|-?[1-9]\d{0,17}").all(): frame[c] = frame[c].astype("int64")
-        elif frame[c].str.fullmatch(r"0|-?0?\.\d*|-?(0|[1-9]\d*)(\.\d*)?([eE][-+]?\d+)?").all(): frame[c] = frame[c].astype(float)
+        known = frame[c].dropna()
+        if len(known) == len(frame) and known.str.fullmatch(r"0|-?[1-9]\d{0,17}").all(): frame[c] = known.astype("int64")
+        elif len(known) and known.str.fullmatch(r"-?(0|[1-9]\d*)?(\.\d*)?([eE][-+]?\d+)?").all(): frame[c] = frame[c].astype(float)
     return frame
 
 # %% ../nbs/02_scores.ipynb #c14adc40
