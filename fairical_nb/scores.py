@@ -100,7 +100,7 @@ def _weight_column(values, n): # -> (n,) float64, >= 0, with a positive sum
     if not w.sum() > 0: raise ValueError("sample_weight must have a positive sum, but all of it is 0")
     return w
 
-# %% ../nbs/02_scores.ipynb #9baa2c98
+# %% ../nbs/02_scores.ipynb #17dbd9bd
 def _same_length(columns): # {field: column} -> n; ValueError naming the field that differs
     lengths = {k: len(v) if np.ndim(v) or isinstance(v, (list, tuple)) else None for k, v in columns.items()}
     wrong = [k for k, n in lengths.items() if n is None]
@@ -109,7 +109,8 @@ def _same_length(columns): # {field: column} -> n; ValueError naming the field t
     odd = [k for k, n in lengths.items() if n != usual]
     if odd:
         other = next(k for k, n in lengths.items() if n == usual)
-        raise ValueError(f"{odd[0]} has {lengths[odd[0]]} entries, but {other} has {usual}: one per sample is needed")
+        found = f"has {lengths[odd[0]]} entries" if lengths[odd[0]] else "is empty"
+        raise ValueError(f"{odd[0]} {found}, but {other} has {usual}: one per sample is needed")
     return usual
 
 # %% ../nbs/02_scores.ipynb #93aa5188
@@ -167,12 +168,12 @@ def _from_dict(obj, base): # the JSON layout -> models, y_true, attributes
     return ({k: _listed(s, f"scores[{i}]", base) for i, (k, s) in enumerate(zip(names, scores))},
             _listed(obj["ground-truth"], "ground-truth", base), {k: _listed(v, f"attributes[{k!r}]", base) for k, v in attributes.items()})
 
-# %% ../nbs/02_scores.ipynb #95261e6f
+# %% ../nbs/02_scores.ipynb #420515b7
 def _from_frame(frame, y, models, attributes, weight): # a wide table -> models, y_true, attributes, sample_weight
     wanted = [y, *(models or []), *(attributes or []), *([weight] if weight else [])]
     absent = [c for c in wanted if c not in frame]
     if absent: raise ValueError(f"column {absent[0]!r} is not in the table; it has {list(frame.columns)}")
-    if not len(frame): raise ValueError(f"the table has the columns {list(frame.columns)} and no rows: at least one sample is needed")
+    if not len(frame): raise ValueError(f"the table is empty: it has the columns {list(frame.columns)}, but no row")
     rest = [c for c in frame if c not in wanted]
     for c in rest: _all_or_no_numbers(frame[c], c)
     bits = [c for c in rest if pd.api.types.is_integer_dtype(frame[c]) and set(frame[c].unique()) <= {0, 1}]
