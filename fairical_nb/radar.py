@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['LABELS', 'area', 'polygon', 'area_any_order', 'orders', 'radar', 'describe_radar']
 
-# %% ../nbs/05_radar.ipynb #457f9034
+# %% ../nbs/05_radar.ipynb #a58b8a27
 import itertools
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from .figures import style
+from .figures import legend, style
 
 # %% ../nbs/05_radar.ipynb #e8afa1b8
 def _checked(values, weights): # -> values and weights as float arrays (k,)
@@ -83,7 +83,7 @@ def _grid(ax, names): # rings, spokes and names of the axes
     ax.set(xlim=(-1.15, 1.15), ylim=(-1.05, 1.2), aspect="equal")
     ax.axis("off")
 
-# %% ../nbs/05_radar.ipynb #03c8bdfb
+# %% ../nbs/05_radar.ipynb #ae76e6f0
 def radar(
     table, # DataFrame: one row per system, columns with the axes' values in [0, 1]; a column "area" goes into the legend
     *,
@@ -95,12 +95,13 @@ def radar(
     if absent or len(axes) < 3: raise ValueError(f"column {absent[0]!r} is not in the table; it has {list(table)}" if absent else f"a radar chart needs at least three axes, but there are {list(axes)}")
     if ax is None: ax = plt.subplots(figsize=(4.4, 3.9), layout="constrained")[1]
     _grid(ax, [LABELS.get(a, a) for a in axes])
+    lines, names = [], []
     for i, (name, row) in enumerate(table.iterrows()):
         look, xy = style(i), polygon(_checked(row[list(axes)], None)[0])
         ax.add_patch(plt.Polygon(xy, facecolor=look["color"], alpha=.15, hatch=look["hatch"], edgecolor=look["color"], linewidth=0))
-        label = f"{name} ({row['area']:.2f})" if "area" in table else str(name)
-        ax.plot(*np.vstack([xy, xy[:1]]).T, color=look["color"], linestyle=look["linestyle"], marker=look["marker"], label=label)
-    ax.legend(loc="upper center", bbox_to_anchor=(.5, 0), ncols=2, title="system (area)" if "area" in table else None)
+        names.append(f"{name} ({row['area']:.2f})" if "area" in table else name)
+        lines += ax.plot(*np.vstack([xy, xy[:1]]).T, color=look["color"], linestyle=look["linestyle"], marker=look["marker"])
+    legend(ax, lines, names, loc="upper center", bbox_to_anchor=(.5, 0), ncols=2, title="system (area)" if "area" in table else None)
     return ax
 
 # %% ../nbs/05_radar.ipynb #d269f7e3
