@@ -36,7 +36,7 @@ def closed():
 def table(): return compare(SYSTEMS, WAYS)
 
 
-def lines_of(ax, label): return [line for line in ax.get_lines() if line.get_label() == label]
+def drawn(ax): return [line for line in ax.get_lines() if line.get_marker() not in ("None", "", None)] # the systems' own lines and marks, not the grid
 def legend(ax): return [t.get_text() for t in ax.get_legend().get_texts()]
 
 
@@ -79,7 +79,7 @@ def test_drawn_polygons_have_straight_edges_and_the_reported_area(table):
 
 def test_radii_stand_on_their_axes(table):
     ax = radar(table, axes=AXES[::-1])
-    x, y = lines_of(ax, f"first ({table.loc['first', 'area']:.2f})")[0].get_xydata()[:5].T
+    x, y = drawn(ax)[0].get_xydata()[:5].T
     assert np.hypot(x, y) == pytest.approx(table.loc["first", AXES[::-1]].to_numpy(dtype=float))
     assert x[0] == pytest.approx(0, abs=1e-12) and y[0] >= 0 and x[1] > 0 # the first points up, the next to the right
     texts = [t.get_text() for t in ax.texts]
@@ -91,8 +91,9 @@ def test_one_legend_entry_per_system_in_the_colour_of_its_line(n):
     rows = pd.DataFrame(np.random.default_rng(0).random((n, 5)), columns=AXES, index=[f"system {i}" for i in range(n)])
     ax = radar(rows)
     assert legend(ax) == list(rows.index)
-    for i, (name, handle) in enumerate(zip(rows.index, ax.get_legend().legend_handles)):
-        line, = lines_of(ax, name)
+    assert len(drawn(ax)) == len(ax.get_legend().legend_handles) == n
+    for i, (line, handle) in enumerate(zip(drawn(ax), ax.get_legend().legend_handles)):
+        assert np.hypot(*line.get_xydata()[:5].T) == pytest.approx(rows.iloc[i].to_numpy())
         assert handle.get_color() == line.get_color() == style(i)["color"]
         assert handle.get_marker() == line.get_marker() == style(i)["marker"]
 
@@ -104,7 +105,8 @@ def test_any_name_of_a_system_is_written_as_it_is(name, tmp_path):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")
         for ax, alt in ((radar(found), describe_radar(found)), (scatter(points, ["acc", "dpd+g"]), describe_scatter(points, ["acc", "dpd+g"]))):
-            assert len(legend(ax)) == 2 and len(ax.get_legend().legend_handles) == 2
+            assert len(ax.get_legend().legend_handles) == 2 and [t.partition(" (0.")[0] for t in legend(ax)] == [name, "other"]
+            assert not any(t.get_parse_math() for t in ax.get_legend().get_texts())
             assert name in alt
             for f in save_figure(ax.figure, tmp_path / "f", alt, formats=("svg",)): assert f.stat().st_size > 1000
 
@@ -113,7 +115,7 @@ def test_any_name_of_a_system_is_written_as_it_is(name, tmp_path):
 def test_other_numbers_of_axes(k):
     rows = pd.DataFrame([[.5] * k], columns=[f"axis {i}" for i in range(k)], index=["s"])
     ax = radar(rows, axes=list(rows))
-    assert len(lines_of(ax, "s")[0].get_xdata()) == k + 1
+    assert len(drawn(ax)[0].get_xdata()) == k + 1
 
 
 def test_axes_go_in_and_come_out(table):
@@ -141,11 +143,10 @@ def test_the_area_under_the_stairs_is_the_hypervolume(ways):
 
 def test_marks_hold_the_points_they_stand_for():
     ax = scatter(SYSTEMS, ["acc", "eod+sex"], black_boxes=["third"])
-    drawn = [line for line in ax.get_lines() if line.get_marker() not in ("None", "", None)]
-    front = {tuple(p) for line in drawn if line.get_label() == "first" for p in line.get_xydata()}
-    assert front == {(.9, .5), (.6, .1), (.7, .3)}
-    open_marks = [tuple(p) for line in drawn if line.get_markerfacecolor() == "white" for p in line.get_xydata()]
-    assert (.5, .5) in open_marks and not front & set(open_marks)
+    filled, open_marks = ([(line.get_color(), tuple(p)) for line in drawn(ax) if (line.get_markerfacecolor() == "white") == hollow for p in line.get_xydata()] for hollow in (False, True))
+    first, second, third = (style(i)["color"] for i in range(3))
+    assert sorted(filled) == sorted([(first, (.9, .5)), (first, (.6, .1)), (first, (.7, .3)), (second, (.8, .2)), (second, (.85, .45)), (third, (.3, .9))])
+    assert open_marks == [(first, (.5, .5))]
     assert legend(ax) == ["first", "second", "third (black box)"]
     for i, handle in enumerate(ax.get_legend().legend_handles): assert (handle.get_color(), handle.get_marker()) == (style(i)["color"], style(i)["marker"])
     assert "accuracy" in ax.get_xlabel() and "more" in ax.get_xlabel() and "equalized odds difference" in ax.get_ylabel() and "less" in ax.get_ylabel()
@@ -156,7 +157,7 @@ def test_any_two_of_three_objectives():
     for x, y in ((0, 2), ("dpd+g", "acc"), (2, 1)):
         ax = scatter({"s": points}, ["acc", "dpd+g", "f1"], x=x, y=y)
         i, j = (["acc", "dpd+g", "f1"].index(a) if isinstance(a, str) else a for a in (x, y))
-        got = {tuple(p) for line in ax.get_lines() if line.get_marker() not in ("None", "") for p in line.get_xydata()}
+        got = {tuple(p) for line in drawn(ax) for p in line.get_xydata()}
         assert {tuple(p) for p in points[:, [i, j]]} <= got
 
 

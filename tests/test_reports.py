@@ -268,8 +268,10 @@ def test_R02_one_legend_entry_per_system_in_the_colour_of_its_line():
     ax = radar(FIVE)
     handles = ax.get_legend().legend_handles
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["one", "two"] and len(handles) == 2
-    for i, (name, handle) in enumerate(zip(FIVE.index, handles)):
-        (line,) = [line for line in ax.get_lines() if line.get_label() == name]
+    lines = [line for line in ax.get_lines() if line.get_marker() not in ("None", "", None)]
+    assert len(lines) == 2
+    for i, (line, handle) in enumerate(zip(lines, handles)):
+        assert np.hypot(*line.get_xydata()[:5].T) == pytest.approx(FIVE.iloc[i].to_numpy())
         assert handle.get_color() == line.get_color() == style(i)["color"]
     plt.close(ax.figure)
 
