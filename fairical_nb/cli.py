@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['main', 'solve', 'evaluate', 'pareto', 'reproduce']
 
-# %% ../nbs/41_cli.ipynb #718fa1fa
+# %% ../nbs/41_cli.ipynb #2a7ae7b1
 import contextlib
 import sys
 import warnings
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from .files import replacing
+from .files import replacing, root
 
 # %% ../nbs/41_cli.ipynb #542968a8
 class _Group(click.Group): # turns errors about the input into one line and status 2
@@ -213,22 +213,25 @@ def _draw_fronts(systems, path): # {name: Solutions} of two metrics -> png and s
         figures.save_figure(ax.figure, path, fronts.describe_scatter(systems))
     plt.close(ax.figure)
 
-# %% ../nbs/41_cli.ipynb #4231fe6b
+# %% ../nbs/41_cli.ipynb #567e5be2
 @main.command()
 @click.argument("artefacts", nargs=-1)
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter of the notebook; repeat.")
 @click.option("-o", "--output-path", type=click.Path(path_type=Path), help="Folder for results. [default: figures/ of the checkout]")
-@click.option("-l", "--list", "listing", is_flag=True, help="Show the artefacts and their parameters, run nothing.")
-def reproduce(artefacts, parameters, output_path, listing):
-    "Run the paper notebooks behind ARTEFACTS, or all, and save tables and figures."
-    from fairical_nb import paper
+@click.option("-l", "--list", "listed", is_flag=True, help="Show the artefacts with their states and parameters, run nothing.")
+@click.option("--preset", type=click.Choice(["demo", "paper"]), default="demo", show_default=True, help="CPU scale with stand-ins where needed, or the papers' settings.")
+@click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Runs at a time.")
+@click.option("-f", "--force", is_flag=True, help="Run also what is done.")
+@click.option("-k", "--keep-going", is_flag=True, help="Run the others when one fails.")
+def reproduce(artefacts, parameters, output_path, listed, preset, jobs, force, keep_going):
+    "Run what is not done of the paper notebooks behind ARTEFACTS, or of all, and save tables and figures."
+    from fairical_nb import reproduction
     pairs = [p.partition("=") for p in parameters]
     wrong = [p for p, (n, sep, _) in zip(parameters, pairs) if not sep or not n]
     if wrong: raise ValueError(f"-p must read NAME=VALUE, but it is {wrong[0]!r}")
     given = {n: v for n, _, v in pairs}
-    if listing:
-        for names, notebook, ready in paper.planned(artefacts, given, out=output_path):
-            click.echo(f"{' '.join(names)}: {notebook.name}  " + " ".join(f"{k}={v['default'] if k not in ready else ready[k]}" for k, v in paper.parameters_of(notebook).items() if k != "out"))
+    if listed:
+        for name, row in reproduction.listing(artefacts, given, out=output_path, preset=preset).iterrows(): click.echo(f"{name:28} {row['state']:8} {row['notebook']}  {row['parameters']}  {row['note']}".rstrip())
         return
-    paper.reproduce(artefacts, given, out=output_path, report=click.echo, progress=sys.stderr.isatty())
-    click.echo(f"Tables and figures: {output_path or paper.root() / 'figures'}")
+    reproduction.reproduce(artefacts, given, out=output_path, preset=preset, jobs=jobs, force=force, keep_going=keep_going, report=click.echo, progress=sys.stderr.isatty())
+    click.echo(f"Tables and figures: {output_path or root() / 'figures'}")
