@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['main', 'solve', 'evaluate', 'pareto', 'reproduce']
 
-# %% ../nbs/41_cli.ipynb #2a7ae7b1
+# %% ../nbs/41_cli.ipynb #c1715291
 import contextlib
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -15,7 +16,7 @@ import click
 
 from .files import replacing, root
 
-# %% ../nbs/41_cli.ipynb #542968a8
+# %% ../nbs/41_cli.ipynb #d1a1469f
 class _Group(click.Group): # turns errors about the input into one line and status 2
     def invoke(self, ctx):
         from fairical_nb.paper import RunFailed
@@ -23,6 +24,9 @@ class _Group(click.Group): # turns errors about the input into one line and stat
             warnings.showwarning = lambda message, *_: click.echo(f"Warning: {message}", err=True)
             try: return super().invoke(ctx)
             except RunFailed as e: _stop(e, 1)
+            except BrokenPipeError: # the reader of our output has gone, as in `... | head`
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                sys.exit(1)
             except (ValueError, OSError) as e: _stop(e, 2)
 
 def _stop(error, status): # one line on standard error

@@ -42,7 +42,7 @@ def _truth_column(values, positive_label=None): # -> (n,) int8, 0 or 1
     y.flags.writeable = False
     return y
 
-# %% ../nbs/02_scores.ipynb #6650c656
+# %% ../nbs/02_scores.ipynb #aedd4d91
 def _positive(want, codes, found): # positive_label or None, codes (n,), labels that occur -> the positive label
     if want is None and set(found) <= {0, 1}: return 1
     if want is not None and len(found) <= 2:
@@ -51,7 +51,7 @@ def _positive(want, codes, found): # positive_label or None, codes (n,), labels 
         if same: return same[0]
         raise ValueError(f"{TRUTH} holds {found}, and positive_label={want!r} is none of them")
     odd = codes == next((i for i, c in enumerate(found) if c not in (0, 1)), 0)
-    fix = f"pass positive_label, for example positive_label={found[-1]!r}" if len(found) == 2 else "a metric here is binary, so keep two labels"
+    fix = f"metrics are binary, so say which label is positive, for example positive_label={found[-1]!r}" if len(found) == 2 else "metrics are binary, so keep two labels (and pass positive_label if they are not 0 and 1)"
     raise ValueError(f"{TRUTH} must be 0 or 1, but {rows_where(odd)} {'is' if odd.sum() == 1 else 'are'} {found[codes[odd][0]]!r} (labels: {', '.join(map(repr, found[:5]))}{', ...' * (len(found) > 5)}): {fix}")
 
 # %% ../nbs/02_scores.ipynb #1fe0eb73

@@ -14,7 +14,7 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
-from fairical_nb import artefacts, paper
+from fairical_nb import artefacts, paper, reproduction
 from fairical_nb.cli import main
 from fairical_nb.paper import RunFailed, checked_parameters, execute, parameters_of
 
@@ -61,6 +61,7 @@ def checkout(tmp_path_factory, root):
 @pytest.fixture
 def no_kernel(monkeypatch):
     monkeypatch.setattr(papermill, "execute_notebook", lambda *a, **k: pytest.fail("a kernel was started"))
+    monkeypatch.setattr(reproduction, "_run", lambda *a, **k: pytest.fail("a run was started"))
 
 
 def command(*args): return CliRunner().invoke(main, ["reproduce", *map(str, args)])
@@ -94,7 +95,7 @@ def test_values_become_the_declared_type(checkout, no_kernel, given, want):
 def test_what_is_wrong_is_named_before_a_kernel_starts(checkout, no_kernel, given, words):
     with pytest.raises(ValueError) as e: checked_parameters(checkout / "nbs/paper/good.ipynb", given)
     for w in words: assert w in str(e.value)
-    with pytest.raises(ValueError): paper.reproduce(["made"], given)
+    with pytest.raises(ValueError): reproduction.reproduce(["made"], given)
 
 
 def test_nothing_runs_if_anything_is_wrong(checkout, no_kernel, tmp_path):
@@ -249,8 +250,13 @@ def test_equal_to_the_printed_digits(ours, text, verdict):
 
 def test_every_row_of_the_list_of_runs_has_its_notebook_and_parameters(root, monkeypatch):
     monkeypatch.delenv("FAIRICAL_NB_ROOT", raising=False)
-    table = paper.runs()
+    table = reproduction.runs()
     assert not table.index.duplicated().any()
-    for artefact in table.index:
-        assert (root / "nbs/paper" / table.at[artefact, "notebook"]).is_file(), artefact
-        assert len(paper.planned([artefact])) == 1
+    for artefact, row in table.iterrows():
+        there = (root / "nbs/paper" / row["notebook"]).is_file()
+        why = reproduction.obstacles(row)
+        assert there == (not why or not why[0].startswith("missing")), artefact
+        if not why: assert len(reproduction.planned([artefact])) == 1
+        else:
+            with pytest.raises(FileNotFoundError, match=artefact): reproduction.planned([artefact])
+    assert sum(not reproduction.obstacles(row) for _, row in table.iterrows()) >= 7
