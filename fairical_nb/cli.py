@@ -217,7 +217,7 @@ def _draw_fronts(systems, path): # {name: Solutions} of two metrics -> png and s
         figures.save_figure(ax.figure, path, fronts.describe_scatter(systems))
     plt.close(ax.figure)
 
-# %% ../nbs/41_cli.ipynb #567e5be2
+# %% ../nbs/41_cli.ipynb #28b4495e
 @main.command()
 @click.argument("artefacts", nargs=-1)
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter of the notebook; repeat.")
@@ -229,7 +229,7 @@ def _draw_fronts(systems, path): # {name: Solutions} of two metrics -> png and s
 @click.option("-k", "--keep-going", is_flag=True, help="Run the others when one fails.")
 def reproduce(artefacts, parameters, output_path, listed, preset, jobs, force, keep_going):
     "Run what is not done of the paper notebooks behind ARTEFACTS, or of all, and save tables and figures."
-    from fairical_nb import reproduction
+    from fairical_nb import reproduction, summary
     pairs = [p.partition("=") for p in parameters]
     wrong = [p for p, (n, sep, _) in zip(parameters, pairs) if not sep or not n]
     if wrong: raise ValueError(f"-p must read NAME=VALUE, but it is {wrong[0]!r}")
@@ -238,4 +238,5 @@ def reproduce(artefacts, parameters, output_path, listed, preset, jobs, force, k
         for name, row in reproduction.listing(artefacts, given, out=output_path, preset=preset).iterrows(): click.echo(f"{name:28} {row['state']:8} {row['notebook']}  {row['parameters']}  {row['note']}".rstrip())
         return
     reproduction.reproduce(artefacts, given, out=output_path, preset=preset, jobs=jobs, force=force, keep_going=keep_going, report=click.echo, progress=sys.stderr.isatty())
-    click.echo(f"Tables and figures: {output_path or root() / 'figures'}")
+    page = summary.report(output_path, preset=preset)[1]
+    click.echo(f"Tables and figures: {page.parent}; all on one page: {page}")
