@@ -5,9 +5,10 @@
 # %% auto #0
 __all__ = ['NAMED_BY', 'STYLE', 'printed_numbers', 'summarised', 'report']
 
-# %% ../nbs/40_summary.ipynb #103583b5
+# %% ../nbs/40_summary.ipynb #81b20c0a
 import base64
 import html
+import os
 from pathlib import Path
 
 import pandas as pd
@@ -75,10 +76,12 @@ def _picture(path): # a PNG with its description from the file itself
     alt = PIL.Image.open(path).info.get("Description", "")
     return f'<figure><img alt="{html.escape(alt)}" src="data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"></figure>'
 
-# %% ../nbs/40_summary.ipynb #059ff4c2
+# %% ../nbs/40_summary.ipynb #0f08031b
 def _section(artefact, row, out, link): # one artefact as HTML
     why, path = obstacles(row), out / f"{artefact}.json"
-    head = f'<h2 id="{artefact}">{artefact}</h2><p><a href="{link}/{row["notebook"]}">{html.escape(row["notebook"])}</a></p>' if not why or not why[0].startswith("missing") else f'<h2 id="{artefact}">{artefact}</h2>'
+    name = html.escape(row["notebook"])
+    there = link and not (why and why[0].startswith("missing"))
+    head = f'<h2 id="{artefact}">{artefact}</h2><p>' + (f'<a href="{link}/{name}">{name}</a>' if there else name) + "</p>"
     pictures = "".join(_picture(f) for f in sorted(out.glob(f"{artefact}*.png")) if f.stem == artefact or f.stem.startswith(f"{artefact}_"))
     if not path.is_file(): return head + pictures + f"<p>{html.escape('; '.join(why) or 'not run yet')}</p>"
     found = read_json(path)
@@ -87,7 +90,7 @@ def _section(artefact, row, out, link): # one artefact as HTML
     remark = f"<p>{html.escape(found['remarks'])}</p>" if found.get("remarks") else ""
     return head + f'<p class="kind">Made from {html.escape(DATA[found["data"]])}.</p>' + pictures + (_html_table(first.head(40)) if not artefact.startswith("fig") or "published" in tables else "") + remark
 
-# %% ../nbs/40_summary.ipynb #cc0f6b96
+# %% ../nbs/40_summary.ipynb #d7ea90a2
 def report(
     out=None, # folder of results; None: figures/ of the checkout
     *,
@@ -99,7 +102,8 @@ def report(
     with replacing(out / "summary.csv", backup=False) as part: found.to_csv(part, index=False)
     counts = found["verdict"].str.partition(":")[0].value_counts()
     said = ", ".join(f"{n} {v}" for v, n in counts.items())
-    link = Path("..") / "nbs" / "paper" if out.resolve() == root() / "figures" else (root() / "nbs" / "paper").as_uri()
+    inside = out.resolve().is_relative_to(root())
+    link = Path(os.path.relpath(root() / "nbs" / "paper", out.resolve())).as_posix() if inside else None # elsewhere it would name a folder of this machine
     body = "".join(_section(a, row, out, link) for a, row in table.iterrows())
     nav = "".join(f'<a href="#{a}">{a}</a>' for a in table.index)
     page = f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>fairical_nb: reproduced</title><style>{STYLE}</style><body><h1>Reproduced, and not</h1><p>{len(found)} printed numbers: {html.escape(said)}.</p><nav>{nav}</nav>{body}</body></html>'

@@ -132,7 +132,7 @@ def test_one_run_makes_all_artefacts_of_a_notebook(checkout, twice):
     outs, done = twice
     assert [d.exit_code for d in done] == [0, 0], done[0].output
     assert done[0].stdout.count("[") == 1 and "[1/1] made made_fig" in done[0].stdout
-    assert set(files(outs[0])) == {"made.csv", "made_published.csv", "made.json", "made_line.png", "made_line.svg"}
+    assert set(files(outs[0])) == {"made.csv", "made_published.csv", "made.json", "made_line.png", "made_line.svg", "summary.csv", "index.html"}
 
 
 def test_two_runs_give_the_same_bytes(twice):
