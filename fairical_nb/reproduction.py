@@ -6,7 +6,8 @@
 __all__ = ['PRESETS', 'INSTALL', 'TERMS', 'Job', 'runs', 'lacking', 'obstacles', 'planned', 'fingerprint', 'state', 'outcome',
            'reproduce', 'listing']
 
-# %% ../nbs/40_reproduction.ipynb #e06ae069
+# %% ../nbs/40_reproduction.ipynb #9cac759c
+import fcntl
 import functools
 import hashlib
 import importlib.util
@@ -114,8 +115,7 @@ def fingerprint(
     code = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
     return _digest(_common(_shared_files()), *code, json.dumps(job.parameters, sort_keys=True))
 
-# %% ../nbs/40_reproduction.ipynb #ef4bb58c
-_BOOK = threading.Lock()
+# %% ../nbs/40_reproduction.ipynb #e4fb76db
 def _book(): return root() / "runs" / "status.json"
 def _key(job): return json.dumps([job.notebook.name, job.parameters, os.path.relpath(job.out, root())], sort_keys=True)
 
@@ -123,8 +123,11 @@ def _entries(): # the book; an unreadable one is an empty one, and everything ru
     try: return read_json(_book())
     except (OSError, ValueError): return {}
 
-def _note(job, **entry):
-    with _BOOK: write_json(_book(), _entries() | {_key(job): entry}, backup=False)
+def _note(job, **entry): # several runners, on several machines of a cluster, may write
+    _book().parent.mkdir(exist_ok=True)
+    with open(_book().with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        write_json(_book(), _entries() | {_key(job): entry}, backup=False)
 
 # %% ../nbs/40_reproduction.ipynb #dcb181b6
 def state(
