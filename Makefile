@@ -10,7 +10,7 @@ help: ## list the targets
 
 reproduce: ## run the paper notebooks and compare with the published numbers; ARGS="ARTEFACT -p name=value" for a part
 	@sh requirements/environment.sh
-	@fairical-nb reproduce $(ARGS)
+	@fairical-nb reproduce --jobs 2 $(ARGS)
 
 test: ## notebooks in sync and clean, notebook tests, pytest
 	@sh requirements/environment.sh
