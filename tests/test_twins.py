@@ -83,14 +83,15 @@ def test_a_score_equal_to_the_threshold_is_positive():
     assert sweep([1, 0], [.5, .4], {}, ["tpr"], thresholds=[np.nextafter(.5, 1)]).iloc[0].tolist() == [0]
 
 
-@pytest.mark.parametrize("positives", [*range(1, 60), 97, 113, 127])
-def test_perfect_ranking_gives_exactly_one_and_an_operating_point(positives):
+@pytest.mark.parametrize("positives,negatives", [*((p, 3) for p in range(1, 60)), (1, 20), (3, 52), (1, 76), (2, 92), (1, 108)])
+def test_perfect_ranking_gives_exactly_one_and_an_operating_point(positives, negatives):
     "Sums of steps such as 9 x 1/9 must not end above 1, or no operating point can hold them."
-    y, score = [0] * 3 + [1] * positives, np.linspace(.01, .99, positives + 3)
+    n = positives + negatives
+    y, score = [0] * negatives + [1] * positives, np.linspace(.01, .99, n)
     table = sweep(y, score, {}, ["roc_auc", "avg_prec"])
     assert (table <= 1).all(axis=None) and table.to_numpy() == pytest.approx(1, abs=TOL)
-    scores = Scores({"m": score}, y, {"g": ["a", "b"] * (len(y) // 2) + ["a"] * (len(y) % 2)})
-    assert len(a_posteriori(scores, ["avg_prec", "roc_auc", "dpd+g"])) == len(y) + 1
+    scores = Scores({"m": score}, y, {"g": np.resize(["a", "b"], n)})
+    assert len(a_posteriori(scores, ["avg_prec", "roc_auc", "dpd+g"])) == n + 1
 
 
 # Operating points
