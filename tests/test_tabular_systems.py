@@ -12,7 +12,8 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from fairical_nb import tabular_systems as ts
-from fairical_nb.cohorts import Cohort, load
+from fairical_nb.cohort import Cohort
+from fairical_nb.cohorts import load
 from fairical_nb.linear_family import beta_preferences, fit_linear, label_gaps, log_loss, soft_eod
 from fairical_nb.objectives import sweep
 from fairical_nb.splits import split
