@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from .attributes import attribute, joint
 
-# %% ../nbs/10_cohort.ipynb #3466d931
+# %% ../nbs/10_cohort.ipynb #c06bad3c
 @dataclass(frozen=True, eq=False)
 class Cohort:
     "A data set with groups.\n\n    Raises ValueError when lengths differ, target is not 0/1, a label is missing, or `kind` is unknown."
@@ -27,11 +27,8 @@ class Cohort:
 
     def __post_init__(self): _check(self)
     def __len__(self): return len(self.target)
-    def labels(
-        self,
-        name, # of an attribute, or of a joint one: "sex&race"
-    )->np.ndarray: # (n,)
-        "Labels of one attribute."
+    def labels(self, name): # name: of an attribute, or of a joint one: "sex&race"
+        "Labels of one attribute, (n,)."
         return _labels(self, name)
     def take(self, rows): # rows: positions or a mask
         "The same cohort, with these rows."
