@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['System', 'LARGE', 'MIDDLE', 'SMALL', 'MANY', 'FEW', 'read', 'all_boxes', 'marks', 'axis_label', 'legend_name',
-           'legend', 'new_axes', 'describe']
+           'legend_outside', 'new_axes', 'describe']
 
-# %% ../nbs/08_drawing.ipynb #95c56ea5
+# %% ../nbs/08_drawing.ipynb #d13a128e
 import textwrap
 from collections import namedtuple
 
@@ -15,7 +15,7 @@ from matplotlib import pyplot as plt
 from matplotlib.lines import Line2D
 
 from .dominance import checked_points, nondominated
-from .figures import style
+from .figures import legend, style
 from .metrics import direction, in_words
 
 # %% ../nbs/08_drawing.ipynb #5156ba56
@@ -77,7 +77,7 @@ def read(
         found.append(System(str(name), points, nondominated(points, ways), boxes | (name in black_boxes), _texts(name, s, labels)))
     return found, [metrics[a] for a in at], ways
 
-# %% ../nbs/08_drawing.ipynb #ca599ef1
+# %% ../nbs/08_drawing.ipynb #55fe22bb
 LARGE, MIDDLE, SMALL, MANY = 10, 6, 3.5, 2000 # marker sizes in points; from so many points on they are stored as pixels
 def all_boxes(system): # a System
     "Is every point a black box?"
@@ -91,15 +91,16 @@ def marks(
     *,
     dominated=True, # draw what the front beats
     steps=None, # "pre" or "post": join the front by a staircase; None: no line
+    scale=1, # of the marks' sizes, for small axes
 ): # the Line2D of the front, which carries the system's name
     "Draw the points of a system."
     xy, plain = system.points[:, columns], dict(linestyle="none", color=look["color"], marker=look["marker"])
-    grown = 1.35 if look["marker"] in "P*X" else 1 # thin ones
+    grown = scale * (1.35 if look["marker"] in "P*X" else 1) # thin ones
     for rows, size in ((~system.front & ~system.boxes, SMALL), (~system.front & system.boxes, LARGE)):
-        if dominated: ax.plot(*xy[rows].T, **plain, mfc="white", mew=.7, ms=size, alpha=.55, zorder=2, rasterized=bool(rows.sum() >= MANY))
+        if dominated: ax.plot(*xy[rows].T, **plain, mfc="white", mew=.7, ms=size * scale, alpha=.55, zorder=2, rasterized=bool(rows.sum() >= MANY))
     order = np.flatnonzero(system.front)[np.lexsort(xy[system.front].T[::-1])]
     boxes, joined = all_boxes(system), steps and len(np.unique(xy[order], axis=0)) > 1
-    if not boxes: ax.plot(*xy[order[system.boxes[order]]].T, **plain, ms=LARGE, mec="white", mew=.5, zorder=2.8)
+    if not boxes: ax.plot(*xy[order[system.boxes[order]]].T, **plain, ms=LARGE * grown, mec="white", mew=.5, zorder=2.8)
     if joined: plain |= dict(linestyle=look["linestyle"], drawstyle=f"steps-{steps}", linewidth=1.1)
     line = ax.plot(*xy[order].T, **plain, ms=(LARGE if boxes else MIDDLE) * grown, mec="white", mew=.5, zorder=2.9 if boxes else 3, label=legend_name(system))[0]
     if not boxes and system.boxes[order].any(): line.set_markevery(np.flatnonzero(~system.boxes[order]).tolist())
@@ -122,27 +123,23 @@ def legend_name(
     "What the legend calls a system."
     return system.name + (" (no points)" if not len(system.points) else " (black box)" if all_boxes(system) else "")
 
-# %% ../nbs/08_drawing.ipynb #3864d934
+# %% ../nbs/08_drawing.ipynb #1817978b
 FEW = 6 # so many entries stand below the axes, more to their right
-def _entries(handles, labels): # -> handles, wrapped labels, width of the widest in characters
-    labels = [textwrap.fill(l, 32) or l for l in labels]
-    return dict(handles=handles, labels=labels), max(len(line) for l in labels for line in l.split("\n"))
-
-def legend(
+def legend_outside(
     ax, # matplotlib axes, or a figure
     handles, # one per system
-    labels, # one per system
+    names, # one per system
     *,
     below=5, # distance from the axes, in lines of text: what ticks and axis label need
 ): # the legend
-    "A legend outside the axes, one entry per system."
-    entries, longest = _entries(handles, labels)
-    if hasattr(ax, "add_subplot"): place = dict(loc="outside center right") if len(labels) > FEW else dict(loc="outside lower center", ncols=max(1, min(len(labels), int(ax.bbox.width / ax.get_figure(root=True).dpi * 72 / (6 * longest + 40)))))
-    elif len(labels) > FEW: place = dict(loc="center left", bbox_to_anchor=(1, .5))
-    else: place = dict(loc="upper center", bbox_to_anchor=(.5, 0), borderaxespad=below, ncols=max(1, min(len(labels), 300 // (6 * longest + 40))))
-    found = ax.legend(**entries, **place)
-    for text in found.get_texts(): text.set_parse_math(False)
-    return found
+    "A legend outside the axes or at the figure's edge, one entry per system."
+    wrapped, whole = [textwrap.fill(n, 32) for n in names], hasattr(ax, "add_subplot")
+    longest = max(len(line) for n in wrapped for line in n.split("\n"))
+    width = ax.bbox.width / ax.get_figure(root=True).dpi * 72 if whole else 300 # points
+    columns = dict(ncols=int(np.clip(width // (6 * longest + 40), 1, len(names))))
+    if len(names) > FEW: place = dict(loc="outside center right") if whole else dict(loc="center left", bbox_to_anchor=(1, .5))
+    else: place = columns | (dict(loc="outside lower center") if whole else dict(loc="upper center", bbox_to_anchor=(.5, 0), borderaxespad=below))
+    return legend(ax, handles, wrapped, **place)
 
 # %% ../nbs/08_drawing.ipynb #1f31be42
 def new_axes(

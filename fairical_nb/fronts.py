@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['stairs', 'scatter', 'describe_scatter']
 
-# %% ../nbs/08_fronts.ipynb #8ba27245
+# %% ../nbs/08_fronts.ipynb #6759c2ec
 import numpy as np
 
 from .annotations import beside
 from .dominance import minimised, nondominated
-from .drawing import LARGE, MIDDLE, axis_label, describe, legend, legend_name, marks, new_axes, read
+from .drawing import LARGE, MIDDLE, axis_label, describe, legend_name, legend_outside, marks, new_axes, read
 from .figures import style
 
 # %% ../nbs/08_fronts.ipynb #ae9767c6
@@ -35,7 +35,7 @@ def _shade(ax, points, ways, look, nadir): # what the front of the points beats
     ring = np.vstack([stairs(points, ways, nadir=nadir), worst])
     ax.fill(*ring.T, facecolor=(look["color"], .13), edgecolor=(look["color"], .45), hatch=look["hatch"], linewidth=0, zorder=1)
 
-# %% ../nbs/08_fronts.ipynb #cca25cf7
+# %% ../nbs/08_fronts.ipynb #caec4f70
 def scatter(
     systems, # {name: Solutions or (n, N) metric values}
     metrics=None, # (N,) metric names; None: those of the Solutions
@@ -59,7 +59,7 @@ def scatter(
         if shade and len(s.points): _shade(ax, s.points, ways, style(i), nadir)
     ax.set_xlabel(axis_label(names[0], ways[0], 44), parse_math=False)
     ax.set_ylabel(axis_label(names[1], ways[1], 44), parse_math=False)
-    legend(ax, lines, said)
+    legend_outside(ax, lines, said)
     if labels: _name(ax, drawn, ways)
     return ax
 
