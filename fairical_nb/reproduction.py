@@ -221,16 +221,19 @@ def reproduce(
         if s == "done": report("\n".join(filter(None, [f"{' '.join(j.names)}: up to date", *(outcome(n, out=j.out) for n in j.names)])))
     return [(j.names, s, _entries()[_key(j)]) for j, s in zip(todo, before)]
 
-# %% ../nbs/40_reproduction.ipynb #58674c5e
+# %% ../nbs/40_reproduction.ipynb #d0c68ed7
 def _run_all(waiting, jobs, keep_going, report, progress): # Jobs -> nothing; RunFailed
     failures = []
+    def one(job): # None when another one has failed meanwhile
+        if failures and not keep_going: return None
+        entry = _run(job, progress)
+        if entry["error"]: failures.append(entry["error"])
+        return entry
     with ThreadPoolExecutor(max_workers=max(1, jobs)) as pool:
-        futures = {pool.submit(_run, j, progress): j for j in waiting}
+        futures = {pool.submit(one, j): j for j in waiting}
         for k, future in enumerate(as_completed(futures)):
             entry = future.result()
-            if entry["error"]: failures.append(entry["error"])
-            else: _tell(futures[future], entry, k + 1, len(waiting), report)
-            if failures and not keep_going: pool.shutdown(wait=True, cancel_futures=True); break
+            if entry and not entry["error"]: _tell(futures[future], entry, k + 1, len(waiting), report)
     if failures: raise RunFailed(failures[0] + (f" (and {len(failures) - 1} more failed)" if len(failures) > 1 else ""))
 
 # %% ../nbs/40_reproduction.ipynb #53fe02cc
