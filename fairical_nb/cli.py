@@ -187,35 +187,65 @@ def _draw_radar(table, path): # the radar chart of `compare`'s table into a file
         figures.save_figure(ax.figure, path, radar.describe_radar(radii, axes=axes))
     plt.close(ax.figure)
 
-# %% ../nbs/41_cli.ipynb #be166d46
+# %% ../nbs/41_cli.ipynb #caae7b8d
 @main.command()
 @click.argument("systems", metavar="SOLUTIONS...", nargs=-1, required=True)
 @click.option("-p", "--plot", is_flag=True, help="Draw the operating points into OUT/pareto.png and OUT/pareto.svg.")
 @click.option("--hide-ds", is_flag=True, help="Leave dominated points out of the picture.")
+@click.option("--pairs", is_flag=True, help="Draw a panel per pair of metrics. [default: from four metrics on]")
+@click.option("--labels", is_flag=True, help="Write model and threshold beside front points where there is room.")
+@click.option("--turn", is_flag=True, help="Three metrics: write OUT/pareto.html, to be turned with the mouse (extra plot).")
 @click.option("-o", "--output-path", type=click.Path(path_type=Path), default=".", show_default=True, help="Folder for the picture.")
-@click.option("-t", "--table-format", "fmt", default="simple", show_default=True, help="A format of tabulate.")
+@click.option("-t", "--table-format", "fmt", default="text", show_default=True, help="text, markdown, latex, html, json, or a format of tabulate.")
 @_dedup
 @_verbose
-def pareto(systems, plot, hide_ds, output_path, fmt, dedup, eps, dedup_method, verbose):
+def pareto(systems, plot, hide_ds, pairs, labels, turn, output_path, fmt, dedup, eps, dedup_method, verbose):
     "Print the Pareto front of each system, and draw it."
-    from tabulate import tabulate, tabulate_formats
-    if fmt not in tabulate_formats: raise ValueError(f"--table-format must be a format of tabulate, but it is {fmt!r}")
     found = {n: s.deduplicate(eps=eps, method=dedup_method) if dedup else s for n, s in _loaded(systems).items()}
-    if plot: _draw_fronts({n: s.nondominated() if hide_ds else s for n, s in found.items()}, output_path / "pareto")
+    text = _fronts_text(found, fmt, {"eps": eps, "method": dedup_method} if dedup else None)
+    if plot: _draw_fronts(found, output_path / "pareto", hide_ds, pairs, labels)
+    if turn: _draw_turned(found, output_path / "pareto.html", hide_ds)
     for name, s in found.items():
-        frame = s.nondominated().frame[[*s.metrics, "threshold", "model"]]
-        click.echo(f"\nPareto front of {name}: {len(frame)} of {len(s)} operating points\n" + tabulate(frame, headers=list(frame), tablefmt=fmt, showindex=False, floatfmt=".4g"))
+        if verbose: click.echo(f"{name}: {s}", err=True)
+    click.echo(text)
 
-# %% ../nbs/41_cli.ipynb #be9845c6
-def _draw_fronts(systems, path): # {name: Solutions} of two metrics -> png and svg
+# %% ../nbs/41_cli.ipynb #4166eaa8
+def _fronts_text(systems, fmt, dedup): # {name: Solutions} -> tables one below the other, or JSON
+    from tabulate import tabulate, tabulate_formats
+    from fairical_nb import files, tables
+    fronts, first = {n: s.nondominated() for n, s in systems.items()}, next(iter(systems.values()))
+    if fmt == "json":
+        plain = lambda row: {k: v if not isinstance(v, float) or abs(v) < float("inf") else "inf" if v > 0 else "-inf" for k, v in row.items()}
+        said = lambda n, s: {"points": len(systems[n]), "prior-solution-set": s.prior_set, "prior-solution-from": s.prior_from, "black-boxes": list(s.black_boxes), "front": [plain(r) for r in s.frame.to_dict("records")]}
+        return files.json_text({"metrics": first.metrics, "directions": first.directions, "deduplicated": dedup, "systems": {n: said(n, s) for n, s in fronts.items()}})
+    style = tables.FORMATS.get(fmt, fmt)
+    if style not in tabulate_formats: raise ValueError(f"--table-format must be json, one of {list(tables.FORMATS)} or a format of tabulate, but it is {fmt!r}")
+    columns = [*first.metrics, "threshold", "model"]
+    blocks = [f"Pareto front of {n}: {len(s)} of {len(systems[n])} operating points\n" + tabulate(s.frame[columns], headers=columns, tablefmt=style, showindex=False, floatfmt=".4g") for n, s in fronts.items()]
+    return "\n" + "\n\n".join(blocks)
+
+# %% ../nbs/41_cli.ipynb #365f2c1f
+def _draw_fronts(systems, path, hide_ds, pairs, labels): # {name: Solutions} -> png and svg
     import matplotlib.pyplot as plt
-    from fairical_nb import figures, fronts
-    first = next(iter(systems.values()))
-    if len(first.metrics) != 2: raise ValueError(f"--plot draws two metrics, but the systems have {len(first.metrics)}: {first.metrics}")
+    from fairical_nb import figures, fronts, fronts_pairs, fronts_space
+    n = len(next(iter(systems.values())).metrics)
+    in_pairs = pairs or n > 3
+    if labels and in_pairs: raise ValueError(f"--labels has no room in a picture of pairs: drop --pairs, or solve for two or three metrics instead of {n}" if n < 4 else f"--labels has no room in a picture of {n} metrics: solve for two or three")
+    options = dict(dominated=not hide_ds) | (dict(labels=True) if labels else {})
     with plt.rc_context(figures.PAPER):
-        ax = fronts.scatter(systems)
-        figures.save_figure(ax.figure, path, fronts.describe_scatter(systems))
-    plt.close(ax.figure)
+        if in_pairs: fig, words = fronts_pairs.pairs(systems, **options)[0, 0].figure, fronts_pairs.describe_pairs(systems)
+        elif n == 3: fig, words = fronts_space.scatter3d(systems, **options).figure, fronts_space.describe_scatter3d(systems)
+        else: fig, words = fronts.scatter(systems, **options).figure, fronts.describe_scatter(systems)
+        figures.save_figure(fig, path, words)
+    plt.close(fig)
+
+def _draw_turned(systems, path, hide_ds): # {name: Solutions} of three metrics -> a page
+    from fairical_nb import fronts_turned
+    metrics = next(iter(systems.values())).metrics
+    if len(metrics) != 3: raise ValueError(f"--turn needs three metrics, but the systems have {len(metrics)}: {metrics}")
+    try: figure = fronts_turned.rotating(systems, dominated=not hide_ds)
+    except ImportError as e: raise ValueError(f"--turn: {e}") from None
+    with replacing(path) as part: part.write_text(fronts_turned.as_page(figure), encoding="utf-8")
 
 # %% ../nbs/41_cli.ipynb #28b4495e
 @main.command()
