@@ -114,7 +114,7 @@ def _undefined_groups(p, rates, c, classes): # which groups' rates are NaN, and 
     bad = np.any([rates[r][1].any(-1) for r in p.rates], 0)
     return ", ".join(("" if classes[g] is None else f"group {classes[g]!r} has ") + _why(c, g) for g in np.flatnonzero(bad))
 
-# %% ../nbs/03_objectives.ipynb #4c34ac62
+# %% ../nbs/03_objectives.ipynb #a09e30c7
 def evaluate(
     score, # (n,) float scores in [0, 1]
     scores, # Scores with truth, attributes and weights of the same samples
@@ -134,7 +134,7 @@ def evaluate(
         notes += _attribute_columns(dict(zip(names, values)), mine, group, levels, curve_levels, scores.y_true, scores.sample_weight, undefined)
     notes.sort(key=lambda note: names.index(note[0]))
     place = slice(None) if thresholds is None else levels[2]
-    return pd.DataFrame(values.T[place], columns=names, index=pd.Index(levels[1][place], name="threshold")), notes
+    return pd.DataFrame(values.T[place], columns=names, index=pd.Index(levels[1][place], name="threshold"), copy=False), notes
 
 # %% ../nbs/03_objectives.ipynb #fbe31b78
 def warn_undefined(
