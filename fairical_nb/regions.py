@@ -79,7 +79,7 @@ def describe_regions(
     where = " and ".join(f"{v:.2f} ({'maximised' if w == 'max' else 'minimised'})" for v, w in zip(reference, directions))
     return f"Around the point at {where}: {n['dominates']} points dominate it, {n['dominated']} are dominated by it, {n['neither']} neither."
 
-# %% ../nbs/08_regions.ipynb #84e106bf
+# %% ../nbs/08_regions.ipynb #dcc06a71
 def boxes(
     points, # (n, 2) metric values
     directions, # (2,) "max" or "min"
@@ -100,13 +100,14 @@ def boxes(
     if not apart: _union(ax, points, front, directions, style(i))
     ax.plot(*nadir, "X", color="black", ms=10, clip_on=False, zorder=5)
     x, y = 20 - 40 * nadir # points toward the middle of the square
-    ax.annotate("nadir", nadir, (x * .7, y), textcoords="offset points", ha="left" if x > 0 else "right", va="center", zorder=5, bbox=dict(facecolor="white", edgecolor="none", alpha=.85, pad=1.5))
+    ax.annotate("nadir", nadir, (x * .7, y), textcoords="offset points", ha="left" if x > 0 else "right", va="center", zorder=5, in_layout=False, bbox=dict(facecolor="white", edgecolor="none", alpha=.85, pad=1.5))
     return ax
 
-# %% ../nbs/08_regions.ipynb #b77d4c7a
+# %% ../nbs/08_regions.ipynb #19ea5877
 def _union(ax, points, front, directions, look): # the union of the boxes filled, front points filled, dominated ones open
     if front.any(): ax.fill(*np.vstack([stairs(points, directions), worst(directions)]).T, facecolor=(look["color"], .25), hatch=look["hatch"], edgecolor=look["color"], linewidth=1.5)
-    for rows, fill in ((~front, "white"), (front, None)): ax.plot(*points[rows].T, look["marker"], color=look["color"], mfc=fill, ms=7, clip_on=False, zorder=4)
+    for rows, fill in ((~front, "white"), (front, None)):
+        if rows.any(): ax.plot(*points[rows].T, look["marker"], color=look["color"], mfc=fill, ms=7, clip_on=False, zorder=4)
 
 # %% ../nbs/08_regions.ipynb #7701384c
 def describe_boxes(

@@ -79,20 +79,20 @@ def _corner(front, nadir): # where no front point is: left and bottom of the enl
     inside = [((front > c - .06) & (front < c + ENLARGED + .12)).all(1).sum() for c in corners]
     return corners[int(np.argmin(inside))]
 
-# %% ../nbs/08_spacing.ipynb #9033adf5
-def _enlarge(ax, clump, sigma, look, corner): # the clump in a square of 4.4 sigma, circles around its points
+# %% ../nbs/08_spacing.ipynb #9afef2d3
+def _enlarge(ax, clump, sigma, look, corner): # the clump in a square of its own, circles around its points
     middle = (clump.min(0) + clump.max(0)) / 2
-    window = np.r_[middle - 2.2 * sigma, np.full(2, 4.4 * sigma)]
+    half = np.ptp(clump, axis=0).max() / 2 + 1.7 * sigma
     inset = ax.inset_axes([*corner, ENLARGED, ENLARGED])
     for x in clump: inset.add_patch(Circle(x, sigma, fill=False, linestyle="--", linewidth=.8, edgecolor=look["color"]))
     inset.plot(*clump.T, look["marker"], color=look["color"], mec="white", ms=8, linewidth=0, zorder=4)
-    inset.set(xlim=(window[0], window[0] + window[2]), ylim=(window[1], window[1] + window[3]), xticks=[], yticks=[], aspect="equal")
+    inset.set(xlim=middle[0] + [-half, half], ylim=middle[1] + [-half, half], xticks=[], yticks=[], aspect="equal")
     for spine in inset.spines.values(): spine.set(visible=True, edgecolor="0.4")
     inset.text(.5, .97, f"circles: σ = {sigma:g}", ha="center", va="top", transform=inset.transAxes)
     pad = .025 # the place of the clump, framed
     ax.add_patch(Rectangle(middle - pad, 2 * pad, 2 * pad, fill=False, edgecolor="0.4", zorder=5))
 
-# %% ../nbs/08_spacing.ipynb #a9f274d8
+# %% ../nbs/08_spacing.ipynb #af723afe
 def niches(
     points, # (n, 2) metric values
     directions, # (2,) "max" or "min"
@@ -112,7 +112,7 @@ def niches(
     grid = np.linspace(-.03, 1.03, 101)
     taken = [(x, y) for x in grid for y in grid if (np.abs(((x, y) - corner * 1.06 + .03) - ENLARGED * .53) < ENLARGED * .56).all()]
     members = [label == k for k in range(label.max() + 1)]
-    texts = [" ".join(map(str, near[m])) if m.sum() <= 6 else f"{m.sum()} points" for m in members]
+    texts = [" ".join(map(str, near[m][np.argsort(front[m][:, 0])])) if m.sum() <= 6 else f"{m.sum()} points" for m in members]
     beside(ax, [front[m].mean(0) for m in members], texts, avoid=[*front, *taken])
     return ax
 
