@@ -77,13 +77,14 @@ def _join(note, offset): # a thin line from the point to its far text
     note.axes.annotate("", note.xy, xytext=offset, textcoords="offset points", annotation_clip=False, in_layout=False, zorder=5,
                        arrowprops=dict(arrowstyle="-", color="0.4", linewidth=.6, shrinkA=0, shrinkB=2))
 
-# %% ../nbs/08_annotations.ipynb #2e4faa50
+# %% ../nbs/08_annotations.ipynb #f1fc25d7
 def beside(
     ax, # matplotlib axes, drawn on
     points, # (n, 2) in the axes' data coordinates
     texts, # (n,) one per point; an empty one is not written
     *,
     avoid=(), # (m, 2) further points that no text may cover
+    blocked=(), # (k, 4) boxes in pixels that no text may cover
     rims=3, # half the width of the points' marks, in printer's points, one or (n,)
 )->list: # per point: the annotation, or None where there is no room
     "Write `texts` beside `points` on `ax`; none overlap.\n\n    Raises ValueError for unequal numbers."
@@ -95,7 +96,7 @@ def beside(
     around = np.full((len(pixel), 1), 2.) * scale
     around[:len(texts), 0] = np.broadcast_to(rims, len(texts)) * scale
     sizes = [np.add(n.get_window_extent().size, 2 * scale) for n in notes]
-    boxes = place(pixel[:len(texts)], sizes, ax.get_window_extent().extents, marks=np.hstack([pixel - around, pixel + around]), scale=scale, rims=rims)
+    boxes = place(pixel[:len(texts)], sizes, ax.get_window_extent().extents, marks=np.vstack([np.hstack([pixel - around, pixel + around]), np.reshape(blocked, (-1, 4))]), scale=scale, rims=rims)
     return [_settled(n, b, p, scale, np.unique(pixel, axis=0), r[0]) for n, b, p, r in zip(notes, boxes, pixel, around)]
 
 # %% ../nbs/08_annotations.ipynb #71a951f7

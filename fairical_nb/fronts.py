@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['stairs', 'scatter', 'describe_scatter']
 
-# %% ../nbs/08_fronts.ipynb #6759c2ec
+# %% ../nbs/08_fronts.ipynb #c17230ce
 import numpy as np
 
 from .annotations import beside
 from .dominance import minimised, nondominated
-from .drawing import LARGE, MIDDLE, axis_label, describe, legend_name, legend_outside, marks, new_axes, read
+from .drawing import LARGE, MIDDLE, axis_label, crowd, describe, legend_name, legend_outside, marks, new_axes, read
 from .figures import style
 
 # %% ../nbs/08_fronts.ipynb #ae9767c6
@@ -35,7 +35,7 @@ def _shade(ax, points, ways, look, nadir): # what the front of the points beats
     ring = np.vstack([stairs(points, ways, nadir=nadir), worst])
     ax.fill(*ring.T, facecolor=(look["color"], .13), edgecolor=(look["color"], .45), hatch=look["hatch"], linewidth=0, zorder=1)
 
-# %% ../nbs/08_fronts.ipynb #caec4f70
+# %% ../nbs/08_fronts.ipynb #551d1c2c
 def scatter(
     systems, # {name: Solutions or (n, N) metric values}
     metrics=None, # (N,) metric names; None: those of the Solutions
@@ -54,7 +54,7 @@ def scatter(
     drawn, names, ways = read(systems, metrics, directions, axes=(x, y), black_boxes=black_boxes, labels=labels)
     said = [legend_name(s) for s in drawn]
     if ax is None: ax = new_axes(said)
-    lines = [marks(ax, s, style(i), dominated=dominated, steps="pre" if ways[0] == "max" else "post") for i, s in enumerate(drawn)]
+    lines = [marks(ax, s, style(i), dominated=dominated, crowd=crowd(drawn), steps="pre" if ways[0] == "max" else "post") for i, s in enumerate(drawn)]
     for i, s in enumerate(drawn):
         if shade and len(s.points): _shade(ax, s.points, ways, style(i), nadir)
     ax.set_xlabel(axis_label(names[0], ways[0], 44), parse_math=False)

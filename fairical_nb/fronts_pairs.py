@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['shares', 'pairs', 'describe_pairs']
 
-# %% ../nbs/08_fronts_pairs.ipynb #b91ce436
+# %% ../nbs/08_fronts_pairs.ipynb #7ff5739e
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from .drawing import FEW, LARGE, MIDDLE, all_boxes, axis_label, describe, legend_name, legend_outside, marks, read
+from .drawing import FEW, LARGE, MIDDLE, all_boxes, axis_label, crowd, describe, legend_name, legend_outside, marks, read
 from .figures import style
 
 # %% ../nbs/08_fronts_pairs.ipynb #2cf36d01
@@ -55,7 +55,7 @@ def _entry(system, i): # a legend handle
     look = style(i)
     return Line2D([], [], color=look["color"], linestyle=look["linestyle"] if len(system.points) else "none", marker=look["marker"], markersize=(LARGE if all_boxes(system) else MIDDLE) * .75, mec="white", mew=.5)
 
-# %% ../nbs/08_fronts_pairs.ipynb #fce2ca1c
+# %% ../nbs/08_fronts_pairs.ipynb #66664cc5
 def pairs(
     systems, # {name: Solutions or (n, N) metric values}, N >= 2
     metrics=None, # (N,) metric names; None: those of the Solutions
@@ -73,7 +73,7 @@ def pairs(
     for i, j in np.ndindex(panels.shape):
         if i == j: _distribution(panels[i, i], drawn, i)
         else:
-            for k, s in enumerate(drawn): marks(panels[i, j], s, style(k), (j, i), dominated=dominated, scale=.75)
+            for k, s in enumerate(drawn): marks(panels[i, j], s, style(k), (j, i), dominated=dominated, scale=.75, crowd=crowd(drawn))
     _edges(panels, names, ways)
     legend_outside(panels[0, 0].get_figure(), [_entry(s, k) for k, s in enumerate(drawn)], said)
     return panels

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LIGHT', 'lit', 'room', 'scatter3d', 'describe_scatter3d']
 
-# %% ../nbs/08_fronts_space.ipynb #27e19250
+# %% ../nbs/08_fronts_space.ipynb #563097ed
 import itertools
 
 import matplotlib.pyplot as plt
@@ -20,7 +20,7 @@ from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
 from .annotations import beside
 from .dominance import hypervolume, minimised, nondominated
-from .drawing import LARGE, MIDDLE, SMALL, all_boxes, axis_label, describe, legend_name, legend_outside, new_axes, read
+from .drawing import LARGE, MANY, MIDDLE, all_boxes, axis_label, crowd, describe, faint, legend_name, legend_outside, new_axes, read
 from .figures import style
 from .fronts_faces import shared_faces
 
@@ -92,11 +92,11 @@ def _fit(ax): # as large as fits, in the middle; called when legend and layout h
         ax.viewLim.set_points(ax.viewLim.get_points() + shift)
     _measured(ax, zoom)
 
-# %% ../nbs/08_fronts_space.ipynb #42409ace
-def _points(ax, s, look, *, dominated, beaten): # marks of one system
+# %% ../nbs/08_fronts_space.ipynb #0a9375c0
+def _points(ax, s, look, *, dominated, beaten, small): # marks of one system
     plain = dict(linestyle="none", color=look["color"], marker=look["marker"])
     size = np.where(s.boxes, LARGE, MIDDLE)
-    if dominated: ax.plot(*s.points[~s.front].T, **plain, mfc="white", mew=.7, ms=SMALL, alpha=.6, zorder=2)
+    if dominated: ax.plot(*s.points[~s.front].T, **plain, **small, mfc="white", zorder=2, rasterized=bool((~s.front).sum() >= MANY))
     for rows, colors in ((s.front & beaten, dict(mfc=lit(look["color"], 2), mec=look["color"], mew=1)), (s.front & ~beaten, dict(mec="white", mew=.5))):
         for ms in np.unique(size[rows]): ax.plot(*s.points[rows & (size == ms)].T, **plain | colors, ms=ms, zorder=3 - .1 * (ms == LARGE))
 
@@ -112,7 +112,7 @@ def _entry(s, look, faced): # legend handle: mark, over a patch of surface if th
     mark = Line2D([], [], linestyle="none", color=look["color"], marker=look["marker"], ms=LARGE if all_boxes(s) else MIDDLE, mec="white", mew=.5)
     return (Patch(facecolor=lit(look["color"], 0), edgecolor=look["color"], hatch=look["hatch"], linewidth=.7), mark) if faced else mark
 
-# %% ../nbs/08_fronts_space.ipynb #ea5a0351
+# %% ../nbs/08_fronts_space.ipynb #6baaae23
 def scatter3d(
     systems, # {name: Solutions or (n, N) metric values}
     metrics=None, # (N,) metric names; None: those of the Solutions
@@ -123,7 +123,7 @@ def scatter3d(
     dominated=True, # draw what a front beats
     surface=True, # draw what all fronts beat as a pile of boxes; False: drop lines
     whole=False, # show all from ideal to nadir: the pile's volume is the hypervolume
-    labels=False, # True: model and threshold beside front points; or {name: (n,) texts}
+    labels=False, # True: model and threshold beside points that no system beats; or {name: (n,) texts}
     ax=None, # three-dimensional matplotlib axes to draw on; None makes a figure
 ): # the matplotlib axes
     "Pareto plot of three objectives, seen from the good corner.\n\n    Raises ValueError, naming the system, for other metrics, NaN, unknown axes, and for flat `ax`."
@@ -136,20 +136,21 @@ def scatter3d(
     floor, shared = _stand(ax, ends, names, ways)[2], shared_faces(drawn, ways, ends[0]) if surface else [[]] * len(drawn)
     _pile(ax, shared)
     for s, look, left in zip(drawn, map(style, range(len(drawn))), _left(drawn, ways)):
-        _points(ax, s, look, dominated=dominated, beaten=~left)
+        _points(ax, s, look, dominated=dominated, beaten=~left, small=faint(crowd(drawn)))
         if not surface: _drop(ax, s, look, floor)
     legend_outside(ax, [_entry(s, style(i), shared[i]) for i, s in enumerate(drawn)], said, below=.5)
     _fit(ax)
-    if labels: _name(ax, drawn)
+    if labels: _name(ax, drawn, ways)
     return ax
 
-# %% ../nbs/08_fronts_space.ipynb #2666023d
-def _name(ax, drawn): # texts beside the front points
+# %% ../nbs/08_fronts_space.ipynb #2f4930ed
+def _name(ax, drawn, ways): # texts beside the points that no system beats
     named = {}
-    for s in drawn:
-        for p, t, box in [(p, t, box) for p, t, box, f in zip(s.points, s.texts or (), s.boxes, s.front) if f]: named.setdefault((s.name, *p), (t, LARGE / 2 if box else MIDDLE / 2))
+    for s, left in zip(drawn, _left(drawn, ways)):
+        for p, t, box in [(p, t, box) for p, t, box, f in zip(s.points, s.texts or (), s.boxes, left) if f]: named.setdefault(tuple(p), (t, LARGE / 2 if box else MIDDLE / 2))
     every = np.concatenate([s.points[s.front] for s in drawn])
-    if named: beside(ax, _on_paper(ax, [k[1:] for k in named]), [t for t, _ in named.values()], rims=[r for _, r in named.values()], avoid=_on_paper(ax, every))
+    words = [t.get_window_extent().extents for axis in (ax.xaxis, ax.yaxis, ax.zaxis) for t in (*(tick.label1 for tick in axis.get_major_ticks()), axis.label)] # as drawn last
+    if named: beside(ax, _on_paper(ax, list(named)), [t for t, _ in named.values()], rims=[r for _, r in named.values()], avoid=_on_paper(ax, every), blocked=words)
 
 # %% ../nbs/08_fronts_space.ipynb #dcdf2d47
 def describe_scatter3d(
