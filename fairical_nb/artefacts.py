@@ -59,13 +59,13 @@ def _records(table): # rows as dicts of Python's own types, NaN as None
     null = lambda v: None if isinstance(v, float) and not np.isfinite(v) else v
     return [{str(k): null(plain(v)) for k, v in row.items()} for row in _flat(table).to_dict("records")]
 
-# %% ../nbs/40_artefacts.ipynb #0b923445
-DATA = {"real": "real data", "stand-in": "stand-in data, not real", "constructed": "constructed points, not measured"}
+# %% ../nbs/40_artefacts.ipynb #16acfa3d
+DATA = {"real": "real data", "stand-in": "stand-in data, not real", "constructed": "constructed points, not measured", "printed": "computed from printed numbers"}
 def save(
     artefact, # its name: the stem of the files
     tables, # DataFrame, or {name: DataFrame}; the first is the artefact's table
     *,
-    data, # "real", "stand-in" or "constructed": what the numbers were made from
+    data, # "real", "stand-in", "constructed" or "printed": what the numbers were made from
     figures=None, # {file stem: (figure, description)}
     published=None, # DataFrame of text from `published`, to be compared with the first table
     seed=None, # what the run was seeded with

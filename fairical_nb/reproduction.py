@@ -180,7 +180,7 @@ def _moved(staging, out): # put the files of a finished run in their place -> {n
     shutil.rmtree(staging, ignore_errors=True)
     return found
 
-# %% ../nbs/40_reproduction.ipynb #b77718bb
+# %% ../nbs/40_reproduction.ipynb #d7709d77
 def outcome(
     artefact, # its name
     *,
@@ -192,9 +192,9 @@ def outcome(
     found = read_json(path)
     beside = found["tables"].get("published")
     if beside:
-        equal = [r["verdict"].startswith("equal") for r in beside]
-        wrong = "".join(f"\n  {r['system']} {r['indicator']}: {r['ours']:.4g}, printed {r['published']}" for r, good in zip(beside, equal) if not good)
-        return f"{artefact}: {sum(equal)} of {len(equal)} printed numbers equal to the printed digits ({found['data in words']}){wrong}"
+        counts = pd.Series([r["verdict"] for r in beside]).value_counts()
+        other = "".join(f"\n  {r['system']} {r['indicator']}: {r['ours']:.4g}, printed {r['published']}: {r['verdict']}" for r in beside if not r["verdict"].startswith("equal"))
+        return f"{artefact}: of {len(beside)} printed numbers {', '.join(f'{n} {v}' for v, n in counts.items())} ({found['data in words']}){other}"
     table = pd.DataFrame(next(iter(found["tables"].values())))
     return f"{artefact} ({found['data in words']}):\n" + table[[c for c in table if not c.endswith(" sd")]].to_string(index=False, float_format="{:.2f}".format)
 

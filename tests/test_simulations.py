@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from fairical_nb.bows import bow, crowd, sides, slide
 from fairical_nb.dedup import representatives
+from fairical_nb.files import root
 from fairical_nb.indicators import compare, indicators
 from fairical_nb.niches import chains, layout, niche_counts, reachable_ud, room
 from fairical_nb.requests import request, sizes_for, span
@@ -219,7 +220,7 @@ paper = pytest.importorskip("fairical_nb.paper")
 
 
 def run(tmp_path, name, **parameters):
-    notebook = paper.root() / "nbs" / "paper" / "use_case.ipynb"
+    notebook = root() / "nbs" / "paper" / "use_case.ipynb"
     paper.execute(notebook, paper.checked_parameters(notebook, parameters | {"out": str(tmp_path / name)}), tmp_path / f"{name}.ipynb")
     return {f.name: f.read_bytes() for f in sorted((tmp_path / name).iterdir())}
 
