@@ -26,7 +26,7 @@ def equal(a, b):
 
 # Solutions
 
-THRESHOLDS = st.floats(0, 1) | st.just(math.inf)
+THRESHOLDS = st.floats(0, 1) | st.sampled_from([math.inf, -math.inf])
 ROWS = st.lists(st.tuples(st.sampled_from(["ray-0", "ü \"quoted\"", "m,2", "inf"]), THRESHOLDS, st.floats(0, 1), st.floats(0, 1)), max_size=12)
 
 
@@ -43,7 +43,7 @@ def test_solutions_come_back_bit_by_bit(rows):
         back = Solutions.load(path)
     assert list(obj) == ["points", "metadata"] and list(obj["points"]) == ["acc", "eod+a&b"]
     assert all(type(i) is int for i in obj["metadata"]["identifiers"])
-    assert [t for t in obj["metadata"]["thresholds"]] == ["inf" if math.isinf(t) else t for t in frame["threshold"]]
+    assert [t for t in obj["metadata"]["thresholds"]] == [str(t) if math.isinf(t) else t for t in frame["threshold"]]
     assert back.frame["model"].tolist() == frame["model"].tolist()
     for c in ("threshold", "acc", "eod+a&b"): assert back.frame[c].tolist() == frame[c].tolist()
     assert back.metrics == ["acc", "eod+a&b"] and back.directions == ["max", "min"] and back.black_boxes == tuple(frame["model"][:1])

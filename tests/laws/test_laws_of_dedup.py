@@ -83,14 +83,16 @@ def test_chains_are_followed_by_dbscan_only():
 def test_the_chaining_warning_names_the_widest_cluster_and_how_wide():
     near, far = np.arange(15) * 9e-7, .5 + np.arange(101) * 9e-7
     points = np.column_stack([np.append(near, far), np.full(116, .25)])
-    with pytest.warns(UserWarning) as said: mask = representatives(points)
-    assert mask.sum() == 2 and len(said) == 1
+    with pytest.warns(UserWarning) as said: mask = representatives(np.vstack([[[.1, .9], [.2, .8]], points])) # two rows that stand alone
+    assert mask.sum() == 4 and len(said) == 1
     text = str(said[0].message)
-    assert re.search(r"\brow 15\b", text) and "101 points" in text and "9e-05" in text and "greedy" in text
+    assert re.search(r"\brow 17\b", text) and "101 points" in text and "9e-05" in text and "greedy" in text
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         representatives(points, method="greedy")
         representatives(points[:11]) # 9 eps wide: ten and less is no news
+    middle = np.column_stack([np.array([8, *range(8), *range(9, 17)]) * 9e-7, np.zeros(17)]) # the kept row in the middle, 14.4 eps from end to end
+    with pytest.warns(UserWarning, match="17 points into row 0.*1.44e-05"): representatives(middle)
 
 
 def test_no_warning_for_copies_and_near_copies():

@@ -265,7 +265,7 @@ def test_two_axes_give_their_product_and_one_its_value():
     assert compare(POINTS, WAYS, axes=["HV"])["area"].tolist() == pytest.approx(table["HV"].tolist())
 
 
-@pytest.mark.parametrize("eps,kept", [(1e-6, 2), (None, 3), (.5, 1)])
+@pytest.mark.parametrize("eps,kept", [(1e-6, 2), (0, 2), (None, 3), (.5, 1)])
 def test_dedup_eps(eps, kept):
     points = [[.9, .5], [.9, .5], [.5, .1 + .1]]
     assert compare({"a": points}, WAYS, dedup_eps=eps)["ONVG"].tolist() == [kept]
