@@ -63,12 +63,12 @@ def bounds(
         raise ValueError(f"points must lie in [0, 1], but row {row} is {losses[row].tolist()} in losses (1 - x where maximised): give both nadir= and ideal= for other ranges")
     return r, z
 
-# %% ../nbs/06_dominance.ipynb #94f2c97d
+# %% ../nbs/06_dominance.ipynb #dd35f55d
 def hypervolume(
     front, # (k, N) losses
     nadir, # (N,) worst losses
 )->float: # volume, more is better; 0 without points
-    "Volume of the union of the boxes from the points to the nadir. Source: the paper, section 3.3."
+    "Volume of the union of the boxes from the points to the nadir, exact; from six objectives on see `hypervolume.volume`. Source: the paper, section 3.3."
     return float(moocore.hypervolume(front, ref=np.array(nadir))) if len(front) else 0.0
 
 # %% ../nbs/06_dominance.ipynb #7814bb5c
