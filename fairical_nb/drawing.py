@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['System', 'LARGE', 'MIDDLE', 'SMALL', 'MANY', 'FEW', 'read', 'faint', 'all_boxes', 'marks', 'axis_label', 'crowd',
-           'legend_name', 'legend_outside', 'new_axes', 'describe']
+           'legend_name', 'legend_room', 'legend_outside', 'new_axes', 'describe']
 
 # %% ../nbs/08_drawing.ipynb #d13a128e
 import textwrap
@@ -93,7 +93,7 @@ def all_boxes(
     "Is every point a black box?"
     return bool(len(system.points)) and bool(system.boxes.all())
 
-# %% ../nbs/08_drawing.ipynb #ff479f67
+# %% ../nbs/08_drawing.ipynb #237254b1
 def marks(
     ax, # matplotlib axes
     system, # a System
@@ -109,10 +109,10 @@ def marks(
     xy, plain = system.points[:, columns], dict(linestyle="none", color=look["color"], marker=look["marker"])
     grown = scale * (1.35 if look["marker"] in "P*X" else 1) # thin ones
     for rows, size in ((~system.front & ~system.boxes, {}), (~system.front & system.boxes, dict(ms=LARGE * scale, mew=.7, alpha=.55))):
-        if dominated: ax.plot(*xy[rows].T, **plain | faint(crowd) | size, mfc="white", zorder=2, rasterized=bool(rows.sum() >= MANY))
+        if dominated and rows.any(): ax.plot(*xy[rows].T, **plain | faint(crowd) | size, mfc="white", zorder=2, rasterized=bool(rows.sum() >= MANY))
     order = np.flatnonzero(system.front)[np.lexsort(xy[system.front].T[::-1])]
     boxes, joined = all_boxes(system), steps and len(np.unique(xy[order], axis=0)) > 1
-    if not boxes: ax.plot(*xy[order[system.boxes[order]]].T, **plain, ms=LARGE * grown, mec="white", mew=.5, zorder=2.8)
+    if not boxes and system.boxes[order].any(): ax.plot(*xy[order[system.boxes[order]]].T, **plain, ms=LARGE * grown, mec="white", mew=.5, zorder=2.8)
     if joined: plain |= dict(linestyle=look["linestyle"], drawstyle=f"steps-{steps}", linewidth=1.1)
     line = ax.plot(*xy[order].T, **plain, ms=(LARGE if boxes else MIDDLE) * grown, mec="white", mew=.5, zorder=2.9 if boxes else 3, label=legend_name(system))[0]
     if not boxes and system.boxes[order].any(): line.set_markevery(np.flatnonzero(~system.boxes[order]).tolist())
@@ -141,8 +141,20 @@ def legend_name(
     "What the legend calls a system."
     return system.name + (" (no points)" if not len(system.points) else " (black box)" if all_boxes(system) else "")
 
-# %% ../nbs/08_drawing.ipynb #1817978b
+# %% ../nbs/08_drawing.ipynb #6d6a640f
 FEW = 6 # so many entries stand below the axes, more to their right
+def legend_room(
+    names, # one per system
+    width, # of the axes or the figure, in inches
+)->tuple: # columns; width and height in inches
+    "What a legend of these names needs."
+    wrapped = [textwrap.wrap(n, 32) or [""] for n in names]
+    entry = (6.3 * max(len(line) for lines in wrapped for line in lines) + 45) / 72
+    columns = 1 if len(names) > FEW else int(np.clip(width // entry, 1, len(names)))
+    rows = [wrapped[i:i + -(-len(names) // columns)] for i in range(0, len(names), -(-len(names) // columns))]
+    return columns, columns * entry, max(sum(15 * len(lines) + 3 for lines in column) for column in rows) / 72
+
+# %% ../nbs/08_drawing.ipynb #c8fdd10c
 def legend_outside(
     ax, # matplotlib axes, or a figure
     handles, # one per system
@@ -151,23 +163,21 @@ def legend_outside(
     below=5, # distance from the axes, in lines of text: what ticks and axis label need
 ): # the legend
     "A legend outside the axes or at the figure's edge, one entry per system."
-    wrapped, whole = [textwrap.fill(n, 32) for n in names], hasattr(ax, "add_subplot")
-    longest = max(len(line) for n in wrapped for line in n.split("\n"))
-    width = ax.bbox.width / ax.get_figure(root=True).dpi * 72 if whole else 300 # points
-    columns = dict(ncols=int(np.clip(width // (6 * longest + 40), 1, len(names))))
-    if len(names) > FEW: place = dict(loc="outside center right") if whole else dict(loc="center left", bbox_to_anchor=(1, .5))
-    else: place = columns | (dict(loc="outside lower center") if whole else dict(loc="upper center", bbox_to_anchor=(.5, 0), borderaxespad=below))
-    return legend(ax, handles, wrapped, **place)
+    whole, many = hasattr(ax, "add_subplot"), len(names) > FEW
+    width = ax.bbox.width / ax.get_figure(root=True).dpi if whole else 4.4
+    if many: place = dict(loc="outside center right") if whole else dict(loc="center left", bbox_to_anchor=(1, .5))
+    else: place = dict(loc="outside lower center") if whole else dict(loc="upper center", bbox_to_anchor=(.5, 0), borderaxespad=below)
+    return legend(ax, handles, [textwrap.fill(n, 32) for n in names], ncols=legend_room(names, width)[0], **place)
 
-# %% ../nbs/08_drawing.ipynb #1f31be42
+# %% ../nbs/08_drawing.ipynb #44a847f4
 def new_axes(
-    labels, # what the legend will say
+    names, # what the legend will say
     size=(4.4, 3.6), # inches, without the legend
     **options, # of the axes, such as projection="3d"
 ): # matplotlib axes on a figure of their own
     "A figure with room for a legend."
-    many, longest = len(labels) > FEW, min(32, max(map(len, labels)))
-    size = (size[0] + .085 * longest + .5, size[1]) if many else (size[0], size[1] + .22 * len(labels))
+    _, wide, high = legend_room(names, size[0])
+    size = (size[0] + wide, max(size[1], high + .2)) if len(names) > FEW else (size[0], size[1] + high + .1)
     return plt.figure(figsize=size, layout="constrained").add_subplot(**options)
 
 # %% ../nbs/08_drawing.ipynb #98359cd5

@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['shares', 'pairs', 'describe_pairs']
 
-# %% ../nbs/08_fronts_pairs.ipynb #7ff5739e
+# %% ../nbs/08_fronts_pairs.ipynb #6b7ae09a
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from .drawing import FEW, LARGE, MIDDLE, all_boxes, axis_label, crowd, describe, legend_name, legend_outside, marks, read
+from .drawing import FEW, LARGE, MIDDLE, all_boxes, axis_label, crowd, describe, legend_name, legend_outside, legend_room, marks, read
 from .figures import style
 
 # %% ../nbs/08_fronts_pairs.ipynb #2cf36d01
@@ -31,10 +31,11 @@ def _distribution(ax, drawn, column): # the diagonal panel
     twin.set(ylim=(-.06, 1.06), yticks=[])
     return twin
 
-# %% ../nbs/08_fronts_pairs.ipynb #a67732b7
-def _grid(n, fig, legend_right): # -> (n, n) axes with shared scales
-    size = 1.5 * n + .9
-    if fig is None: fig = plt.figure(figsize=(size + 1.6 * legend_right, size + .3 * (not legend_right)), layout="constrained")
+# %% ../nbs/08_fronts_pairs.ipynb #5c2e530a
+def _grid(n, fig, said): # -> (n, n) axes with shared scales
+    side = 1.5 * n + .9
+    _, wide, high = legend_room(said, side)
+    if fig is None: fig = plt.figure(figsize=(side + wide, max(side, high + .2)) if len(said) > FEW else (side, side + high), layout="constrained")
     root = fig.get_figure(root=True)
     if root.get_layout_engine() is None: root.set_layout_engine("constrained")
     return fig.subplots(n, n, squeeze=False, sharex="col", sharey="row")
@@ -55,7 +56,7 @@ def _entry(system, i): # a legend handle
     look = style(i)
     return Line2D([], [], color=look["color"], linestyle=look["linestyle"] if len(system.points) else "none", marker=look["marker"], markersize=(LARGE if all_boxes(system) else MIDDLE) * .75, mec="white", mew=.5)
 
-# %% ../nbs/08_fronts_pairs.ipynb #66664cc5
+# %% ../nbs/08_fronts_pairs.ipynb #a7fc3c74
 def pairs(
     systems, # {name: Solutions or (n, N) metric values}, N >= 2
     metrics=None, # (N,) metric names; None: those of the Solutions
@@ -69,7 +70,7 @@ def pairs(
     "Pair plot of any number of objectives; filled marks are on the front of all drawn objectives.\n\n    Raises ValueError, naming the system, for other metrics, NaN, unknown axes."
     drawn, names, ways = read(systems, metrics, directions, axes=axes, black_boxes=black_boxes)
     said = [legend_name(s) for s in drawn]
-    panels = _grid(len(names), fig, len(said) > FEW)
+    panels = _grid(len(names), fig, said)
     for i, j in np.ndindex(panels.shape):
         if i == j: _distribution(panels[i, i], drawn, i)
         else:

@@ -92,11 +92,11 @@ def _fit(ax): # as large as fits, in the middle; called when legend and layout h
         ax.viewLim.set_points(ax.viewLim.get_points() + shift)
     _measured(ax, zoom)
 
-# %% ../nbs/08_fronts_space.ipynb #0a9375c0
+# %% ../nbs/08_fronts_space.ipynb #2345c078
 def _points(ax, s, look, *, dominated, beaten, small): # marks of one system
     plain = dict(linestyle="none", color=look["color"], marker=look["marker"])
     size = np.where(s.boxes, LARGE, MIDDLE)
-    if dominated: ax.plot(*s.points[~s.front].T, **plain, **small, mfc="white", zorder=2, rasterized=bool((~s.front).sum() >= MANY))
+    if dominated and not s.front.all(): ax.plot(*s.points[~s.front].T, **plain, **small, mfc="white", zorder=2, rasterized=bool((~s.front).sum() >= MANY))
     for rows, colors in ((s.front & beaten, dict(mfc=lit(look["color"], 2), mec=look["color"], mew=1)), (s.front & ~beaten, dict(mec="white", mew=.5))):
         for ms in np.unique(size[rows]): ax.plot(*s.points[rows & (size == ms)].T, **plain | colors, ms=ms, zorder=3 - .1 * (ms == LARGE))
 
