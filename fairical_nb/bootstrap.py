@@ -69,14 +69,14 @@ def _moved(share, a, level): # share of replicates below the estimate (c,), acce
         both = [ndtr(z0 + (z0 + side) / (1 - a * (z0 + side))) for side in (-z, z)]
     return np.where(np.isfinite(z0), both, np.nan)
 
-# %% ../nbs/09_bootstrap.ipynb #10c77b3b
+# %% ../nbs/09_bootstrap.ipynb #9792b617
 def bca(
     values, # (R, ...) the statistic in R replicates; NaN where undefined
     estimate, # (...) the statistic on all samples
     jackknife, # list of (J, ...), one per resampled data set: the statistic without each block
     *,
     level=.95, # nominal coverage
-)->tuple: # lower and upper limits (...); NaN where all replicates lie on one side of the estimate
+)->tuple: # lower and upper limits (...); NaN where the estimate is outside the percentile interval
     "Bias-corrected and accelerated interval. Source: Efron 1987, Eq. 2.3 and 6.6, the latter with blocks."
     flat, at = np.asarray(values, dtype=float).reshape(len(values), -1), np.asarray(estimate, dtype=float).reshape(-1)
     a = _acceleration([np.asarray(j, dtype=float).reshape(len(j), -1) for j in jackknife])
@@ -85,5 +85,5 @@ def bca(
         known = column[~np.isnan(column)]
         if not len(known) or np.isnan(value): continue
         share = (np.mean(known < value) + np.mean(known <= value)) / 2
-        if 0 < share < 1: both[:, c] = np.quantile(known, _moved(share, a[c], level))
+        if (1 - level) / 2 < share < (1 + level) / 2: both[:, c] = np.quantile(known, _moved(share, a[c], level))
     return tuple(both.reshape(2, *np.shape(estimate)))
