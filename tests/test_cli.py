@@ -353,7 +353,8 @@ def test_a_prior_that_does_not_fit(folder):
 
 @pytest.fixture
 def solved(folder):
-    good("solve", "first.json", "second.json", "-o", "s")
+    "Both systems with all their operating points, copies included."
+    good("solve", "first.json", "second.json", "-D", "-o", "s")
     return {n: Solutions.load(f"s/{n}.json") for n in ("first", "second")}
 
 
@@ -377,6 +378,7 @@ OPTIONS = [([], {}), (["-D"], dict(dedup_eps=None)), (["--eps", ".2"], dict(dedu
 def test_evaluate_is_compare(solved, options, same_in_python):
     found, table = evaluated(*options), compare(solved, WAYS, **same_in_python)
     agree(found, table)
+    assert (found["systems"] != evaluated()["systems"]) == bool(options and "uninformative" not in options) # the option does something
     assert found["axes"] == table.attrs["axes"]
 
 
@@ -461,7 +463,7 @@ def test_pareto_prints_the_front(folder, solved):
     blocks = text.strip().split("\n\n")
     assert len(blocks) == 2
     for name, block in zip(solved, blocks):
-        lines, front = block.splitlines(), solved[name].nondominated().frame
+        lines, front = block.splitlines(), solved[name].deduplicate().nondominated().frame
         assert name in lines[0] and lines[1].split() == ["acc", "eod+gender", "threshold", "model"] and len(lines) == 3 + len(front)
         for line, (_, row) in zip(lines[3:], front.iterrows()):
             *numbers, model = line.split()

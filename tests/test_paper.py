@@ -200,8 +200,11 @@ def test_a_killed_kernel_is_a_failure_with_its_cell(tmp_path):
 
 
 def test_a_broken_notebook_file_is_a_failure(tmp_path):
-    (tmp_path / "bad.ipynb").write_text('{"cells": [')
-    with pytest.raises((RunFailed, ValueError), match="bad.ipynb"): execute(tmp_path / "bad.ipynb", {}, tmp_path / "runs/bad.ipynb")
+    "And the copy of an earlier run is not taken for its own."
+    (tmp_path / "bad.ipynb").write_text('{"cells": ['); (tmp_path / "runs").mkdir()
+    notebook(tmp_path / "runs/bad.ipynb", "1 / 0")
+    with pytest.raises((RunFailed, ValueError), match="bad.ipynb") as e: execute(tmp_path / "bad.ipynb", {}, tmp_path / "runs/bad.ipynb")
+    assert not (tmp_path / "runs/bad.ipynb").exists() and "cell 2" not in str(e.value)
 
 
 # Saving
