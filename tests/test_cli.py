@@ -18,7 +18,7 @@ from fairical_nb.indicators import compare
 from fairical_nb.scores import Scores
 from fairical_nb.solutions import Solutions, a_posteriori, a_priori
 
-FIRST = {"scores": [[.1, .4, .35, .8, .6, .2], [.2, .3, .6, .9, .5, .5]], "identifiers": ["one", "two"], "ground-truth": [0, 1, 0, 1, 1, 0],
+FIRST = {"scores": [[.1, .4, .45, .8, .3, .2], [.2, .3, .6, .9, .5, .5]], "identifiers": ["one", "two"], "ground-truth": [0, 1, 0, 1, 1, 0],
          "attributes": {"gender": ["f", "m", "m", "f", "m", "f"], "race": ["x", "y", "y", "y", "x", "x"]}}
 SECOND = FIRST | {"scores": [[.3, .1, .55, .7, .65, .25], [.9, .3, .2, .8, .4, .6]]}
 
@@ -370,7 +370,7 @@ def agree(found, table):
 
 WAYS = ["max", "min"]
 OPTIONS = [([], {}), (["-D"], dict(dedup_eps=None)), (["--eps", ".2"], dict(dedup_eps=.2)), (["--eps", ".2", "--dedup-method", "greedy"], dict(dedup_eps=.2, dedup_method="greedy")), (["--nadir", "1.1"], dict(nadir=1.1)), (["--nadir", "1.1,1.2", "--ideal", "-1"], dict(nadir=[1.1, 1.2], ideal=-1)),
-           (["--sigma", ".4"], dict(sigma=.4)), (["--axis", "HV", "--axis", "AS", "--axis", "OS"], dict(axes=["HV", "AS", "OS"])), (["--weight", "HV=2", "--weight", "UD=0.5"], dict(weights={"HV": 2, "UD": .5})),
+           (["--sigma", ".7"], dict(sigma=.7)), (["--axis", "HV", "--axis", "AS", "--axis", "OS"], dict(axes=["HV", "AS", "OS"])), (["--weight", "HV=2", "--weight", "UD=0.5"], dict(weights={"HV": 2, "UD": .5})),
            (["--leave-out", "UD", "--leave-out", "AS"], dict(leave_out=["UD", "AS"])), (["--leave-out", "uninformative"], dict(leave_out=["uninformative"]))]
 
 
