@@ -5,12 +5,15 @@
 # %% auto #0
 __all__ = ['WHICH', 'DroppedWarning', 'a_posteriori', 'a_priori']
 
-# %% ../nbs/07_solutions.ipynb #4653d98b
+# %% ../nbs/07_solutions.ipynb #fce36bd0
 import warnings
+from collections import Counter
 
 import numpy as np
 import pandas as pd
 
+from .dominance import nondominated
+from .metrics import direction
 from .objectives import POLICIES, UTILITY, evaluate, plan, warn_undefined
 from .operating_points import Solutions
 
@@ -28,7 +31,7 @@ def _check_metrics(metrics, allow_one_sided): # list of names -> the same; Value
                          "add a metric of the other side, or take acc, bal_acc, f1 or roc_auc, or pass allow_one_sided=True")
     return metrics
 
-# %% ../nbs/07_solutions.ipynb #8d22930f
+# %% ../nbs/07_solutions.ipynb #f190812d
 class DroppedWarning(UserWarning): "Operating points with an undefined metric were left out."
 def _without_undefined(frame, metrics, nan, added): # -> frame without NaN rows, {reason: number}; `added`: infinity was not asked for
     bad = frame[metrics].isna().to_numpy()
@@ -38,11 +41,13 @@ def _without_undefined(frame, metrics, nan, added): # -> frame without NaN rows,
     if other.any() and nan == "raise":
         first = frame[other].iloc[0]
         metric = metrics[int(np.flatnonzero(bad[np.flatnonzero(other)[0]])[0])]
-        raise ValueError(f"{metric} is undefined for model {first['model']!r} at threshold {first['threshold']:g} ({other.sum()} such operating points): pass nan='drop' to leave them out, or undefined='zero'")
-    if other.any(): warnings.warn(f"{other.sum()} of {len(frame)} operating points have an undefined metric and were left out", DroppedWarning, stacklevel=4)
-    return frame[~rows].reset_index(drop=True), {k: int(v.sum()) for k, v in (("nobody", nobody), ("undefined", other)) if v.any()}
+        raise ValueError(f"{metric} is undefined for model {first['model']!r} at threshold {first['threshold']:g} ({other.sum()} such operating points among {len(frame)}): pass nan='drop' to leave them out, or undefined='zero'")
+    return frame[~rows] if rows.any() else frame, {k: int(v.sum()) for k, v in (("nobody", nobody), ("undefined", other)) if v.any()}
 
-# %% ../nbs/07_solutions.ipynb #0a05325e
+def _warn_dropped(dropped, kept): # {reason: number}, number of rows kept
+    if "undefined" in dropped: warnings.warn(f"{dropped['undefined']} of {kept + sum(dropped.values())} operating points have an undefined metric and were left out", DroppedWarning, stacklevel=3)
+
+# %% ../nbs/07_solutions.ipynb #02f9b573
 def a_posteriori(
     scores, # Scores
     metrics, # list of at least two metric names, in the order of the axes
@@ -52,20 +57,28 @@ def a_posteriori(
     nan="raise", # operating points with NaN: "raise", or "drop" with a warning
     black_box=None, # True, False, or None: models whose scores are all 0 or 1
     allow_one_sided=False, # accept utility metrics that look at one class only
+    front_only=False, # keep only what no other point of the system dominates, and count the rest
 )->Solutions: # model by model, thresholds ascending
     "All operating points of a system, measured on the samples of `scores`.\n\n    Raises ValueError naming metric, model, attribute or threshold. Source: the paper, section 3.6 (a posteriori)."
     metrics = _check_metrics(metrics, allow_one_sided)
     _check_options(undefined, nan)
-    prepared, tables, notes = plan(scores, metrics), {}, []
     boxes = tuple(m for m, s in scores.models.items() if (_is_black_box(s) if black_box is None else black_box))
-    for model, score in scores.models.items():
-        tables[model], new = evaluate(score, scores, prepared, thresholds=[.5] if model in boxes else thresholds, undefined=undefined)
-        notes += new
-    frame, dropped = _without_undefined(_stacked(tables), metrics, nan, added=thresholds is None)
+    swept = _swept(scores, plan(scores, metrics), boxes, thresholds, undefined)
+    frame, dropped, notes = (_front_of if front_only else _all_of)(swept, metrics, nan, thresholds is None)
+    _warn_dropped(dropped, len(frame))
     if "undefined" in dropped: warn_undefined(notes)
     return Solutions(frame, boxes, dropped)
 
-# %% ../nbs/07_solutions.ipynb #75bceb35
+# %% ../nbs/07_solutions.ipynb #3e13a536
+def _swept(scores, prepared, boxes, thresholds, undefined): # yields (model, its table by threshold, notes), one at a time
+    for model, score in scores.models.items():
+        yield model, *evaluate(score, scores, prepared, thresholds=[.5] if model in boxes else thresholds, undefined=undefined)
+
+def _all_of(swept, metrics, nan, added): # -> frame of all operating points, {reason: number} left out, notes
+    models, tables, notes = zip(*swept)
+    frame, dropped = _without_undefined(_stacked(dict(zip(models, tables))), metrics, nan, added)
+    return frame, dropped, [n for new in notes for n in new]
+
 def _check_options(undefined, nan):
     if undefined not in POLICIES: raise ValueError(f"undefined must be one of {POLICIES}, but it is {undefined!r}")
     if nan not in ("raise", "drop"): raise ValueError(f"nan must be 'raise' or 'drop', but it is {nan!r}")
@@ -78,7 +91,18 @@ def _stacked(tables): # {model: table by threshold} -> one frame with columns mo
     frame.insert(0, "model", np.repeat(np.array(list(tables), dtype=object), [len(t) for t in tables.values()]))
     return frame
 
-# %% ../nbs/07_solutions.ipynb #2deac7e5
+# %% ../nbs/07_solutions.ipynb #4ebc2eb8
+def _front_of(swept, metrics, nan, added): # as _all_of, but only what nothing dominates; the rest is counted as "dominated"
+    directions, front, dropped, notes = [direction(m) for m in metrics], [], Counter(), []
+    cut = lambda f: f[nondominated(f[metrics], directions)]
+    for model, table, new in swept:
+        frame, gone = _without_undefined(_stacked({model: table}), metrics, nan, added)
+        front, notes = [cut(pd.concat([*front, cut(frame)]))], notes + new
+        dropped.update(gone | {"dominated": len(frame)})
+    dropped["dominated"] -= len(front[0])
+    return front[0], dict(dropped), notes
+
+# %% ../nbs/07_solutions.ipynb #835f3125
 WHICH = {"nondominated": "non-dominated", "dominated": "dominated", "all": "all"}
 def a_priori(
     scores, # Scores of the samples to report on; models named as in the prior
@@ -100,5 +124,6 @@ def a_priori(
         frame.loc[rows, prior.metrics] = table.to_numpy()
         notes += new
     frame, dropped = _without_undefined(frame, prior.metrics, nan, added=True)
+    _warn_dropped(dropped, len(frame))
     if "undefined" in dropped: warn_undefined(notes)
     return Solutions(frame, prior.black_boxes, dropped, WHICH[which], prior.prior_from)
