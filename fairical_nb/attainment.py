@@ -5,12 +5,11 @@
 # %% auto #0
 __all__ = ['attainment', 'attained', 'reference_front', 'distances', 'frontier_area']
 
-# %% ../nbs/09_attainment.ipynb #07b3956c
+# %% ../nbs/09_attainment.ipynb #80ac94d3
 import matplotlib.pyplot as plt
 import moocore
 import numpy as np
 import pandas as pd
-from scipy.spatial import ConvexHull
 
 from .dominance import minimised, nondominated
 from .figures import style
@@ -93,18 +92,18 @@ def distances(
             rows[name, seed] = [f(x, ref=front) if len(x) else np.nan for f in (moocore.igd, moocore.igd_plus, moocore.epsilon_additive)]
     return pd.DataFrame.from_dict(rows, orient="index", columns=["IGD", "IGD+", "epsilon"]).set_axis(pd.MultiIndex.from_tuples(rows, names=["system", "seed"]))
 
-# %% ../nbs/09_attainment.ipynb #b1d4077f
-def _corners(x, between): # front in losses (utility first), sorted by the gap -> breakpoints (k,), utility loss right of each, slope
-    if between == "lots" and len(x) > 2 and np.linalg.matrix_rank(x - x[0], tol=1e-12) > 1:
-        hull = np.sort(ConvexHull(x).vertices)
-        x = x[[i for i in hull if i in (0, len(x) - 1) or _below(x[0], x[-1], x[i])]]
-    elif between == "lots" and len(x) > 2: x = x[[0, -1]]
-    slope = np.diff(x[:, 0]) / np.diff(x[:, 1]) if between == "lots" else np.zeros(len(x) - 1)
-    return x[:, 1], x[:, 0], np.append(slope, 0)
+# %% ../nbs/09_attainment.ipynb #1353995c
+def _lower_hull(x): # front in losses (k, 2), sorted by the second -> its rows that no mixture of two others beats
+    kept = []
+    for c in x:
+        while len(kept) > 1:
+            a, b = kept[-2:]
+            if (b[1] - a[1]) * (c[0] - a[0]) > (b[0] - a[0]) * (c[1] - a[1]): break
+            kept.pop()
+        kept.append(c)
+    return np.array(kept)
 
-def _below(a, b, p): return (b[1] - a[1]) * (p[0] - a[0]) < (b[0] - a[0]) * (p[1] - a[1]) # p is better than the line from a to b
-
-# %% ../nbs/09_attainment.ipynb #e9375654
+# %% ../nbs/09_attainment.ipynb #cca39469
 def frontier_area(
     points, # (n, 2) metric values: utility, then gap
     directions, # (2,) "max" or "min"
@@ -118,11 +117,12 @@ def frontier_area(
     if ((x < 0) | (x > 1)).any(): raise ValueError(f"points must lie in [0, 1], but losses reach from {x.min():g} to {x.max():g}")
     if not len(x): return 0.0
     front = np.unique(x[nondominated(points, directions)], axis=0)[::-1] # by the gap, ascending
-    start, loss, slope = _corners(front, between)
+    loss, start = (front if between == "stairs" else _lower_hull(front)).T
     node, share = np.polynomial.legendre.leggauss(16)
     edges = np.unique(np.concatenate([[0, 1], start, np.linspace(0, 1, 65)]))
     f = (edges[:-1, None] + np.diff(edges)[:, None] * (node + 1) / 2).ravel()
     df, k = (np.diff(edges)[:, None] * share / 2).ravel(), np.searchsorted(start, f, side="right") - 1
     w = np.ones_like(f) if weight is None else np.asarray(weight(f), dtype=float)
     if not ((w >= 0).all() and (w * df).sum() > 0): raise ValueError("weight must be >= 0 everywhere and positive somewhere on [0, 1]")
-    return float((np.where(k >= 0, 1 - loss[k] - slope[k] * (f - start[k]), 0) * w * df).sum() / (w * df).sum())
+    u = 1 - (loss[k] if between == "stairs" else np.interp(f, start, loss))
+    return float((np.where(k >= 0, u, 0) * w * df).sum() / (w * df).sum())
