@@ -9,16 +9,17 @@ __all__ = ['RINGS', 'SIDES', 'overlaps', 'candidates', 'place', 'beside']
 import numpy as np
 from matplotlib import patheffects
 
-# %% ../nbs/08_annotations.ipynb #75224923
+# %% ../nbs/08_annotations.ipynb #65e6761a
 RINGS = (1, 9, 17, 27, 37) # distance of a text from the rim of its mark, in printer's points
 SIDES = np.array([(1, 1), (-1, 1), (1, -1), (-1, -1), (1, 0), (-1, 0), (0, 1), (0, -1)]) # right above first
 def overlaps(
-    box, # (4,) left, bottom, right, top
+    box, # (4,) left, bottom, right, top; or (k, 4)
     boxes, # (n, 4)
-)->np.ndarray: # (n,) bool
+)->np.ndarray: # (n,) bool; or (k, n)
     "Which of `boxes` share area with `box`."
-    boxes = np.reshape(boxes, (-1, 4))
-    return (boxes[:, 0] < box[2]) & (boxes[:, 2] > box[0]) & (boxes[:, 1] < box[3]) & (boxes[:, 3] > box[1])
+    left, low, right, high = np.moveaxis(np.asarray(box)[..., None], -2, 0)
+    x0, y0, x1, y1 = np.reshape(boxes, (-1, 4)).T
+    return (left < x1) & (right > x0) & (low < y1) & (high > y0)
 
 # %% ../nbs/08_annotations.ipynb #52f403d5
 def candidates(
@@ -34,56 +35,68 @@ def candidates(
     low = anchors[:, 1] + np.select([sides[:, 1] > 0, sides[:, 1] < 0], [0, -h], -h / 2)
     return np.stack([left, low, left + w, low + h], 1)
 
-# %% ../nbs/08_annotations.ipynb #597823ec
+# %% ../nbs/08_annotations.ipynb #ee3fc7a4
 def _leader(box, start): # (n, 4) small boxes from the rim of the mark at (0, 0) to the nearest point of the box
     end = np.clip(0, box[:2], box[2:])
     length = np.hypot(*end)
     steps = np.arange(start, length, 2)[:, None]
     return np.hstack([steps * end / length - 1.2, steps * end / length + 1.2])
 
-def _free(box, leader, frame, taken, marks): # may a text stand in this box?
-    inside = (box[:2] >= frame[:2]).all() and (box[2:] <= frame[2:]).all()
-    if not inside or overlaps(box, taken).any() or overlaps(box, marks).any(): return False
-    return not any(overlaps(b, taken).any() or overlaps(b, marks).any() for b in leader)
+def _near(box, *many): # the boxes that overlap the large one
+    every = np.vstack([np.reshape(m, (-1, 4)) for m in many])
+    return every[overlaps(box, every)]
 
-# %% ../nbs/08_annotations.ipynb #3024dac0
+# %% ../nbs/08_annotations.ipynb #b9ba7fae
 def place(
     points, # (n, 2) pixels
     sizes, # (n, 2) width and height of the texts, in pixels
     frame, # (4,) left, bottom, right, top of the axes
     *,
-    marks=(), # (m, 4) boxes that no text may cover
+    marks=(), # (m, 4) boxes that neither texts nor lines to texts may cover
+    lines=(), # (l, 4) boxes that no text may cover
     scale=1, # pixels per printer's point
     rims=3, # half the width of the points' marks, in printer's points, one or (n,)
 )->list: # per text: its box (4,), or None where there is no room
     "Boxes for texts beside points, none of which overlap."
     taken, found = np.empty((0, 4)), []
-    for p, size, rim in zip(np.asarray(points, dtype=float), sizes, np.broadcast_to(rims, len(sizes))):
-        p4, chosen = np.tile(p, 2), None
-        for k, box in enumerate(candidates(size, scale, rim)):
-            leader = _leader(box, (rim + 2) * scale) + p4 if k >= len(SIDES) else np.empty((0, 4))
-            if _free(box + p4, leader, frame, taken, marks):
-                chosen, taken = box + p4, np.vstack([taken, box + p4, leader])
-                break
+    for p, size, rim in zip(np.reshape(np.asarray(points, dtype=float), (-1, 2)), sizes, np.broadcast_to(rims, len(sizes))):
+        boxes = candidates(size, scale, rim) + np.tile(p, 2)
+        reach = np.concatenate([boxes[:, :2].min(0), boxes[:, 2:].max(0)])
+        solid = _near(reach, taken, marks)
+        free = (boxes[:, :2] >= frame[:2]).all(1) & (boxes[:, 2:] <= frame[2:]).all(1) & ~overlaps(boxes, np.vstack([solid, _near(reach, lines)])).any(1)
+        chosen = None
+        for k in np.flatnonzero(free):
+            leader = _leader(boxes[k] - np.tile(p, 2), (rim + 2) * scale) + np.tile(p, 2) if k >= len(SIDES) else np.empty((0, 4))
+            if overlaps(leader, solid).any(): continue
+            chosen, taken = boxes[k], np.vstack([taken, boxes[k:k + 1], leader])
+            break
         found.append(chosen)
     return found
 
-# %% ../nbs/08_annotations.ipynb #f086a1a4
+# %% ../nbs/08_annotations.ipynb #26138e38
 def _write(ax, xy, text): # an annotation at its point, out of the way of layouts
     return ax.annotate(text, xy, xytext=(0, 0), textcoords="offset points", color="0.1", annotation_clip=False, parse_math=False, zorder=6, in_layout=False,
                        path_effects=[patheffects.withStroke(linewidth=2, foreground="white")])
+
+def _around(pixel, half): # (n, 2) -> (n, 4) boxes
+    half = np.broadcast_to(half, len(pixel))[:, None]
+    return np.hstack([pixel - half, pixel + half])
+
+def _thinned(pixel): # one point per 3 by 3 pixels
+    return np.unique(np.round(pixel / 3), axis=0) * 3
 
 def _join(note, offset): # a thin line from the point to its far text
     note.axes.annotate("", note.xy, xytext=offset, textcoords="offset points", annotation_clip=False, in_layout=False, zorder=5,
                        arrowprops=dict(arrowstyle="-", color="0.4", linewidth=.6, shrinkA=0, shrinkB=2))
 
-# %% ../nbs/08_annotations.ipynb #f1fc25d7
+# %% ../nbs/08_annotations.ipynb #51bd165d
 def beside(
     ax, # matplotlib axes, drawn on
     points, # (n, 2) in the axes' data coordinates
     texts, # (n,) one per point; an empty one is not written
     *,
     avoid=(), # (m, 2) further points that no text may cover
+    lines=(), # (l, 2) points along drawn lines that no text may cover
     blocked=(), # (k, 4) boxes in pixels that no text may cover
     rims=3, # half the width of the points' marks, in printer's points, one or (n,)
 )->list: # per point: the annotation, or None where there is no room
@@ -91,21 +104,25 @@ def beside(
     if len(points) != len(texts): raise ValueError(f"texts must be one per point: {len(points)}, but there are {len(texts)}")
     fig = ax.get_figure(root=True)
     fig.draw_without_rendering() # layouts and limits take effect
-    notes = [_write(ax, p, str(t)) for p, t in zip(points, texts)]
-    pixel, scale = ax.transData.transform(np.concatenate([np.reshape(points, (-1, 2)), np.reshape(avoid, (-1, 2))])), fig.dpi / 72
-    around = np.full((len(pixel), 1), 2.) * scale
-    around[:len(texts), 0] = np.broadcast_to(rims, len(texts)) * scale
-    sizes = [np.add(n.get_window_extent().size, 2 * scale) for n in notes]
-    boxes = place(pixel[:len(texts)], sizes, ax.get_window_extent().extents, marks=np.vstack([np.hstack([pixel - around, pixel + around]), np.reshape(blocked, (-1, 4))]), scale=scale, rims=rims)
-    return [_settled(n, b, p, scale, np.unique(pixel, axis=0), r[0]) for n, b, p, r in zip(notes, boxes, pixel, around)]
+    scale, rims = fig.dpi / 72, np.broadcast_to(rims, len(texts))
+    own, others, along = (ax.transData.transform(np.reshape(x, (-1, 2))) for x in (points, avoid, lines))
+    marks = np.concatenate([np.unique(np.round(_around(own, rims * scale)), axis=0), _around(_thinned(others), 2 * scale), np.reshape(blocked, (-1, 4))])
+    notes = {i: _write(ax, points[i], str(t)) for i, t in enumerate(texts) if str(t)}
+    sizes = [np.add(n.get_window_extent().size, 2 * scale) for n in notes.values()]
+    at = list(notes)
+    boxes = place(own[at], sizes, ax.get_window_extent().extents, marks=marks, lines=_around(_thinned(along), 2 * scale), scale=scale, rims=rims[at])
+    every = _thinned(np.concatenate([own, others]))
+    settled = {i: _settled(n, b, own[i], scale, every, rims[i] * scale) for (i, n), b in zip(notes.items(), boxes)}
+    return [settled.get(i) for i in range(len(texts))]
 
-# %% ../nbs/08_annotations.ipynb #71a951f7
+# %% ../nbs/08_annotations.ipynb #29892419
 def _settled(note, box, pixel, scale, marks, rim): # the annotation in its box, or None
-    if box is None or not note.get_text():
+    if box is None:
         note.remove()
         return None
     note.set_position((box[:2] - pixel) / scale + 1)
     end = np.clip(pixel, box[:2], box[2:]) - pixel # the point of the box next to the mark
-    others = np.hypot(*(np.clip(marks, box[:2], box[2:]) - marks).T) <= np.hypot(*end) + 2 * scale
-    if np.hypot(*end) > 1.5 * rim + 5 * scale or others.sum() > 1: _join(note, end / scale)
+    others = marks[np.abs(marks - pixel).max(1) > 3] # not itself
+    rival = (np.hypot(*(np.clip(others, box[:2], box[2:]) - others).T) <= np.hypot(*end) + 2 * scale).any()
+    if rival or np.hypot(*end) > 1.5 * rim + 5 * scale: _join(note, end / scale)
     return note

@@ -63,7 +63,7 @@ def scatter(
     if labels: _name(ax, drawn, ways)
     return ax
 
-# %% ../nbs/08_fronts.ipynb #b0d9d49a
+# %% ../nbs/08_fronts.ipynb #080e7b85
 def _along(corners): # (m, 2) corners -> many points on the line through them
     return np.concatenate([np.linspace(a, b, 25) for a, b in zip(corners, corners[1:])]) if len(corners) > 1 else corners
 
@@ -72,7 +72,7 @@ def _name(ax, drawn, ways): # texts beside the front points
     for s in drawn:
         for p, t, box in [(p, t, box) for p, t, box, f in zip(s.points, s.texts or (), s.boxes, s.front) if f]: named.setdefault((s.name, *p), (t, LARGE / 2 if box else MIDDLE / 2))
     lines = [_along(stairs(s.points, ways)[1:-1]) for s in drawn if len(s.points)]
-    if named: beside(ax, [k[1:] for k in named], [t for t, _ in named.values()], rims=[r for _, r in named.values()], avoid=np.concatenate(lines))
+    if named: beside(ax, [k[1:] for k in named], [t for t, _ in named.values()], rims=[r for _, r in named.values()], avoid=np.concatenate([s.points[s.front] for s in drawn]), lines=np.concatenate(lines))
 
 # %% ../nbs/08_fronts.ipynb #5632f63f
 def describe_scatter(

@@ -68,7 +68,7 @@ def _stand(ax, ends, names, ways): # limits, words and the point of view
         axis._axinfo["grid"].update(color="0.9", linewidth=.6)
     return bad
 
-# %% ../nbs/08_fronts_space.ipynb #113f3dda
+# %% ../nbs/08_fronts_space.ipynb #1a7630f6
 def _on_paper(ax, points): # (n, 3) -> (n, 2) data coordinates of the flat axes
     return np.stack(proj3d.proj_transform(*np.asarray(points, dtype=float).T, ax.get_proj())[:2], 1)
 
@@ -81,7 +81,9 @@ def _measured(ax, zoom): # -> box of all words and corners, box of the place the
     ax.get_figure(root=True).draw_without_rendering()
     corners = ax.transData.transform(_on_paper(ax, list(itertools.product(ax.get_xlim(), ax.get_ylim(), ax.get_zlim()))))
     boxes = [axis.get_tightbbox() for axis in (ax.xaxis, ax.yaxis, ax.zaxis)] + [Bbox([corners.min(0), corners.max(0)])]
-    return Bbox.union(boxes), ax.get_position(original=True).transformed(ax.get_figure(root=False).transSubfigure)
+    place, key = ax.get_position(original=True).transformed(ax.get_figure(root=False).transSubfigure), ax.get_legend().get_window_extent()
+    aside = key.x0 > ax.bbox.x0 + ax.bbox.width / 2 and key.y1 > ax.bbox.y0 # where the legend stands nothing else may
+    return Bbox.union(boxes), Bbox.from_extents(place.x0, place.y0 if aside else max(place.y0, key.y1 + 4), min(place.x1, key.x0 - 4) if aside else place.x1, place.y1)
 
 def _fit(ax): # as large as fits, in the middle; called when legend and layout have taken their places
     zoom = 1.
@@ -112,7 +114,7 @@ def _entry(s, look, faced): # legend handle: mark, over a patch of surface if th
     mark = Line2D([], [], linestyle="none", color=look["color"], marker=look["marker"], ms=LARGE if all_boxes(s) else MIDDLE, mec="white", mew=.5)
     return (Patch(facecolor=lit(look["color"], 0), edgecolor=look["color"], hatch=look["hatch"], linewidth=.7), mark) if faced else mark
 
-# %% ../nbs/08_fronts_space.ipynb #6baaae23
+# %% ../nbs/08_fronts_space.ipynb #0a5b2703
 def scatter3d(
     systems, # {name: Solutions or (n, N) metric values}
     metrics=None, # (N,) metric names; None: those of the Solutions
@@ -140,17 +142,18 @@ def scatter3d(
         if not surface: _drop(ax, s, look, floor)
     legend_outside(ax, [_entry(s, style(i), shared[i]) for i, s in enumerate(drawn)], said, below=.5)
     _fit(ax)
-    if labels: _name(ax, drawn, ways)
+    if labels: _name(ax, drawn, ways, None if surface else floor)
     return ax
 
-# %% ../nbs/08_fronts_space.ipynb #2f4930ed
-def _name(ax, drawn, ways): # texts beside the points that no system beats
+# %% ../nbs/08_fronts_space.ipynb #51a3566c
+def _name(ax, drawn, ways, floor): # texts beside the points that no system beats, off drop lines to the floor if there is one
     named = {}
     for s, left in zip(drawn, _left(drawn, ways)):
         for p, t, box in [(p, t, box) for p, t, box, f in zip(s.points, s.texts or (), s.boxes, left) if f]: named.setdefault(tuple(p), (t, LARGE / 2 if box else MIDDLE / 2))
     every = np.concatenate([s.points[s.front] for s in drawn])
+    drops = np.concatenate([every + t * (floor - every) * [0, 0, 1] for t in np.linspace(0, 1, 25)]) if floor is not None else np.empty((0, 3))
     words = [t.get_window_extent().extents for axis in (ax.xaxis, ax.yaxis, ax.zaxis) for t in (*(tick.label1 for tick in axis.get_major_ticks()), axis.label)] # as drawn last
-    if named: beside(ax, _on_paper(ax, list(named)), [t for t, _ in named.values()], rims=[r for _, r in named.values()], avoid=_on_paper(ax, every), blocked=words)
+    if named: beside(ax, _on_paper(ax, list(named)), [t for t, _ in named.values()], rims=[r for _, r in named.values()], avoid=_on_paper(ax, every), lines=_on_paper(ax, drops), blocked=words)
 
 # %% ../nbs/08_fronts_space.ipynb #dcdf2d47
 def describe_scatter3d(

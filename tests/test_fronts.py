@@ -267,11 +267,12 @@ def test_R02_one_legend_entry_per_system_in_the_look_of_what_is_drawn(kind, n):
         for c in fig.axes[0].collections: assert patches[to_rgba(c.get_edgecolor()[0])] == c.get_hatch()
 
 
-@pytest.mark.parametrize("n", [2, 12])
+@pytest.mark.parametrize("tail", ["", " with a rather long name of the kind that folders have"])
+@pytest.mark.parametrize("n", [2, 6, 7, 12])
 @each
-def test_legends_cover_nothing_and_stay_on_the_figure(kind, n):
+def test_legends_cover_nothing_and_stay_on_the_figure(kind, n, tail):
     draw, _, k = DRAW[kind]
-    fig = draw({f"{name} with a rather long name of the kind that folders have": p for name, p in cloud(n, k).items()}, METRICS[:k])
+    fig = draw({name + tail: p for name, p in cloud(n, k).items()}, METRICS[:k])
     fig.draw_without_rendering()
     box = (fig.legends or [fig.axes[0].get_legend()])[0].get_window_extent().extents
     shown = [a.get_window_extent() for a in fig.axes] if kind != "space" else [a.get_tightbbox() for ax in fig.axes for a in (ax.xaxis, ax.yaxis, ax.zaxis)]
@@ -510,7 +511,7 @@ def test_a_turned_figure_holds_points_names_words_and_no_time():
     systems = {"a": solutions(cloud(1)["system 1"]), "rule": solutions([[.7, .2, .2]], "rule", ["rule"]), "none": Solutions(solutions(cloud(1)["system 1"]).frame.iloc[:0])}
     fig = rotating(systems)
     assert [t.name for t in fig.data if t.showlegend] == ["a", "rule (black box)", "none (no points)"]
-    shown = [t for t in fig.data if t.mode == "markers"]
+    shown = [t for t in fig.data if t.type == "scatter3d" and t.mode == "markers"]
     points = {tuple(p) for t in shown for p in zip(*(numbers(t[c]) for c in "xyz"))}
     assert points == {tuple(p) for s in systems.values() for p in s.points}
     assert any("net, 0.111" in h for t in shown for h in t.hovertext or ()) and any(h.startswith("rule<br>rule<br>acc 0.7") for t in shown for h in t.hovertext or ())
