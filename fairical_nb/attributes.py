@@ -70,7 +70,7 @@ def factorized(
         raise ValueError(f"{what} must hold one label per sample, but row {row} is {entry!r}") from None
     return codes, [plain(c) for c in found]
 
-# %% ../nbs/00_attributes.ipynb #9a6db527
+# %% ../nbs/00_attributes.ipynb #abf3c215
 def attribute(
     labels, # (n,) strings, integers, booleans or categories
     *,
@@ -83,8 +83,9 @@ def attribute(
     codes, found = factorized(labels, f"attribute {name!r}")
     if (codes < 0).any() and missing == "raise":
         n = int((codes < 0).sum())
-        raise ValueError(f"attribute {name!r} has {n} missing label{'s' * (n > 1)} ({rows_where(codes < 0)}): mend them, or pass missing='drop' or missing='group'")
+        raise ValueError(f"attribute {name!r} has {n} missing label{'s' * (n > 1)} ({rows_where(codes < 0)}): mend them, or pass missing='drop' or missing='group' (--missing)")
     kept = _category_order(labels, found) if classes is None else [plain(c) for c in classes]
+    if len(set(kept)) < len(kept): raise ValueError(f"classes of attribute {name!r} must be distinct, but {max(kept, key=kept.count)!r} comes twice")
     codes = _recode(codes, found, kept, name)
     if (codes < 0).any() and missing == "group":
         if "missing" in kept: raise ValueError(f"attribute {name!r} has a class 'missing' already: rename it, or give the missing labels a name of their own")
@@ -105,11 +106,12 @@ def _recode(codes, found, ordered, name): # positions in `found` -> positions in
         raise ValueError(f"attribute {name!r} has the label {unknown[0]!r}, which is not among its classes {list(ordered)}" + (f": did you mean {near[0]!r}?" if near else ""))
     return np.array([place[c] for c in found] + [-1], dtype=np.int64)[codes]
 
-# %% ../nbs/00_attributes.ipynb #ecb09210
+# %% ../nbs/00_attributes.ipynb #d9bb0c7b
 def joint(
     *parts, # two or more Attributes over the same samples
 )->Attribute: # named "a&b", classes "x&y": only combinations that occur
     "The intersectional attribute of `parts`.\n\n    Raises ValueError when the parts have different lengths."
+    if not parts: raise ValueError("joint needs at least one attribute, but there is none")
     lengths = {p.name: len(p) for p in parts}
     if len(set(lengths.values())) > 1: raise ValueError(f"joint attributes need labels for the same samples, but the lengths are {lengths}")
     codes, known = np.zeros(len(parts[0]), dtype=np.int64), np.ones(len(parts[0]), dtype=bool)
@@ -118,4 +120,5 @@ def joint(
     codes = np.full(len(codes), -1); codes[known] = inverse
     digits = np.unravel_index(cells, [len(p.classes) for p in parts])
     names = tuple("&".join(str(p.classes[d]) for p, d in zip(parts, row)) for row in zip(*digits))
+    if len(set(names)) < len(names): raise ValueError(f"two joint classes would both be called {max(names, key=names.count)!r}: rename a class that holds '&'")
     return Attribute("&".join(p.name for p in parts), names, codes)

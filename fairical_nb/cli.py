@@ -16,7 +16,7 @@ import click
 
 from .files import replacing, root
 
-# %% ../nbs/41_cli.ipynb #d1a1469f
+# %% ../nbs/41_cli.ipynb #4a08edec
 class _Group(click.Group): # turns errors about the input into one line and status 2
     def invoke(self, ctx):
         from fairical_nb.paper import RunFailed
@@ -27,6 +27,7 @@ class _Group(click.Group): # turns errors about the input into one line and stat
             except BrokenPipeError: # the reader of our output has gone, as in `... | head`
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 sys.exit(1)
+            except MemoryError: _stop(ValueError("more memory is needed than there is: fewer thresholds (-T), samples or systems"), 2)
             except (ValueError, OSError) as e: _stop(e, 2)
 
 def _stop(error, status): # one line on standard error
@@ -52,32 +53,55 @@ _dedup = _options(
     click.option("--dedup-method", type=click.Choice(["dbscan", "greedy"]), default="dbscan", show_default=True, help="Chains of neighbours, or none within eps of a kept one."))
 _verbose = click.option("-v", "--verbose", count=True, help="Say more; -vv still more.")
 
-# %% ../nbs/41_cli.ipynb #dca3de50
+# %% ../nbs/41_cli.ipynb #cd8de7e8
 def _system(text): # "scores.json[@prior.json]" -> scores path, prior path or None, name of the output
     scores, at, prior = (text, "", "") if Path(text).is_file() else text.partition("@")
     if at and not (scores and prior): raise ValueError(f"{text}: must read SCORES or SCORES@PRIOR, with a file on each side of the @")
     return Path(scores), Path(prior) if prior else None, Path(scores).stem + (f"@{Path(prior).stem}" if prior else "") + ".json"
 
+def _given(*names): # which of these options stand on the command line
+    source = click.get_current_context().get_parameter_source
+    return {n for n in names if source(n) == click.core.ParameterSource.COMMANDLINE}
+
 def _distinct(names, what): # refuse two inputs of one name
     twice = [n for i, n in enumerate(names) if n in names[:i]]
     if twice: raise ValueError(f"two inputs would both be called {twice[0]!r}: {what}")
 
-# %% ../nbs/41_cli.ipynb #0e5b8d78
+# %% ../nbs/41_cli.ipynb #0f45ccd9
 def _jobs(systems, folder): # -> list of (scores path, prior path or None, name of the output)
     jobs = [_system(s) for s in systems]
     _distinct([out for *_, out in jobs], "rename one, or solve them into different folders")
     inputs = {p.resolve() for *paths, _ in jobs for p in paths if p is not None}
     for *_, out in jobs:
         if (folder / out).resolve() in inputs: raise ValueError(f"{folder / out}: the result would replace an input; choose another folder with -o")
+        if not _replaceable(folder / out): raise ValueError(f"{folder / out}: is there already and is no solutions file; choose another folder with -o")
     return jobs
 
-# %% ../nbs/41_cli.ipynb #7eb11eef
+# %% ../nbs/41_cli.ipynb #cb49af0d
+def _replaceable(path): # whether what stands at `path` is ours to replace: nothing, or an older solutions file
+    from fairical_nb.files import read_json
+    if not path.is_file(): return True
+    try: found = read_json(path)
+    except ValueError: return False
+    return isinstance(found, dict) and {"points", "metadata"} <= set(found)
+
+# %% ../nbs/41_cli.ipynb #c785848d
+def _say_ignored(jobs): # options that have no meaning for these inputs are named, not swallowed
+    given = _given("metrics", "thresholds", "black_box", "dominated")
+    words = {"metrics": "-m", "thresholds": "-T", "black_box": "--black-box", "dominated": "--ds/--nds"}
+    prior = [p for _, p, _ in jobs if p is not None]
+    idle = (given - {"dominated"} if len(prior) == len(jobs) else set()) | (given & {"dominated"} if not prior else set())
+    if idle: click.echo(f"Warning: {', '.join(words[n] for n in sorted(idle))} ignored: " + ("the prior decides metrics and operating points" if prior else "there is no @PRIOR to choose from"), err=True)
+
+# %% ../nbs/41_cli.ipynb #91097caa
 def _solved(scores_path, prior_path, metrics, thresholds, which, reading, options): # -> Scores, Solutions of one system
     from fairical_nb import objectives, scores, solutions
     if prior_path is not None:
         prior = solutions.Solutions.load(prior_path)
         prior.prior_from, metrics = str(prior_path), prior.metrics
-    if scores_path.suffix != ".json": reading = {**reading, "attributes": sorted({a for m in metrics if "+" in m for a in m.rsplit("+", 1)[1].split("&")})}
+    reading, columns = reading
+    named = sorted({a for m in metrics if "+" in m for a in m.rsplit("+", 1)[1].split("&")})
+    if scores_path.suffix.lower() != ".json": reading = reading | columns | {"attributes": columns["attributes"] or named}
     loaded = scores.Scores.load(scores_path, **reading)
     try:
         with warnings.catch_warnings():
@@ -86,44 +110,53 @@ def _solved(scores_path, prior_path, metrics, thresholds, which, reading, option
             return loaded, solutions.a_posteriori(loaded, metrics, thresholds=thresholds, **options)
     except (ValueError, objectives.OneGroupWarning) as e: raise ValueError(f"{scores_path}{f'@{prior_path}' if prior_path else ''}: {e}") from None
 
-# %% ../nbs/41_cli.ipynb #96e3de79
+# %% ../nbs/41_cli.ipynb #aed2ff98
+_reading = _options(
+    click.option("--missing", type=click.Choice(["raise", "drop", "group"]), default="raise", show_default=True, help="Samples with a missing label."),
+    click.option("--positive-label", help="Which ground-truth label is positive, if they are not 0 and 1."),
+    click.option("--y", default="y", show_default=True, help="In a table (CSV, Parquet): the column of the ground truth."),
+    click.option("--model", "models", multiple=True, help="In a table: a column of scores or decisions; repeat. [default: float columns]"),
+    click.option("--attribute", "attributes", multiple=True, help="In a table: a column of labels; repeat. [default: what the metrics name]"),
+    click.option("--weight", help="In a table: the column of weights. [default: 'weight', if there is one]"))
+_judging = _options(
+    click.option("--undefined", type=click.Choice(["nan", "zero", "fairical"]), default="nan", show_default=True, help="What 0/0 is."),
+    click.option("--nan", type=click.Choice(["raise", "drop"]), default="raise", show_default=True, help="Operating points with an undefined metric."),
+    click.option("--black-box/--white-box", "black_box", default=None, help="Take the scores as decisions, or as scores. [default: look]"),
+    click.option("--allow-one-sided", is_flag=True, help="Accept utility metrics that look at one class only."))
+
+# %% ../nbs/41_cli.ipynb #11f4bce0
 @main.command()
 @click.argument("systems", metavar="SCORES[@PRIOR]...", nargs=-1, required=True)
 @click.option("-m", "--metric", "metrics", multiple=True, default=("acc", "eod+gender"), show_default=True, help="An axis; repeat in order. acc, f1, ..., eod+ATTR, dpd+ATTR, minmaxd+UTIL+ATTR; ATTR may be joint: gender&race.")
-@click.option("-T", "--thresholds", type=click.IntRange(min=2), help="This many equally spaced thresholds from 0 to 1. [default: every score]")
+@click.option("-T", "--thresholds", type=click.IntRange(2, 1_000_001), help="This many equally spaced thresholds from 0 to 1. [default: every score]")
 @click.option("--ds/--nds", "dominated", default=None, help="A priori: apply only the prior's dominated (--ds) or non-dominated (--nds) points. [default: all]")
 @click.option("-o", "--output-path", type=click.Path(path_type=Path), default=".", show_default=True, help="Folder for the solutions.")
-@click.option("--undefined", type=click.Choice(["nan", "zero", "fairical"]), default="nan", show_default=True, help="What 0/0 is.")
-@click.option("--nan", type=click.Choice(["raise", "drop"]), default="raise", show_default=True, help="Operating points with an undefined metric.")
-@click.option("--missing", type=click.Choice(["raise", "drop", "group"]), default="raise", show_default=True, help="Samples with a missing label.")
-@click.option("--positive-label", help="Which ground-truth label is positive, if they are not 0 and 1.")
-@click.option("--black-box/--white-box", "black_box", default=None, help="Take the scores as decisions, or as scores. [default: look]")
-@click.option("--allow-one-sided", is_flag=True, help="Accept utility metrics that look at one class only.")
+@_judging
+@_reading
 @_dedup
 @_verbose
-def solve(systems, metrics, thresholds, dominated, output_path, undefined, nan, missing, positive_label, black_box, allow_one_sided, dedup, eps, dedup_method, verbose):
+def solve(systems, metrics, thresholds, dominated, output_path, dedup, eps, dedup_method, verbose, missing, positive_label, y, models, attributes, weight, **judging):
     "Find the operating points of systems from their scores."
     import numpy as np
     jobs = _jobs(systems, output_path)
-    options = dict(undefined=undefined, nan=nan, black_box=black_box, allow_one_sided=allow_one_sided)
-    reading, which = dict(missing=missing, positive_label=positive_label), {None: "all", True: "dominated", False: "nondominated"}[dominated]
-    grid, found = None if thresholds is None else np.linspace(0, 1, thresholds), {}
-    for path, prior, out in jobs: found[out] = _solved(path, prior, list(metrics), grid, which, reading, options)
-    for out, (scores, s) in found.items():
-        s = s.deduplicate(eps=eps, method=dedup_method) if dedup else s
-        found[out] = scores, s
-        _tell(out, scores, s, verbose)
+    _say_ignored(jobs)
+    reading = dict(missing=missing, positive_label=positive_label), dict(y=y, models=list(models) or None, attributes=list(attributes) or None, weight=weight)
+    which, grid, found = {None: "all", True: "dominated", False: "nondominated"}[dominated], None if thresholds is None else np.linspace(0, 1, thresholds), {}
+    for path, prior, out in jobs:
+        scores, s = _solved(path, prior, list(metrics), grid, which, reading, judging)
+        found[out] = scores, s.deduplicate(eps=eps, method=dedup_method) if dedup else s
     with contextlib.ExitStack() as stack: # all are written before the first takes its place
         for out, (_, s) in found.items(): s.save(stack.enter_context(replacing(output_path / out)))
+    for out, (scores, s) in found.items(): _tell(output_path / out, scores, s, verbose)
 
-# %% ../nbs/41_cli.ipynb #454e16d7
+# %% ../nbs/41_cli.ipynb #a9acfeb4
 def _tell(name, scores, solutions, verbose): # what was found, on standard error
     from fairical_nb.objectives import group_sizes
-    if verbose: click.echo(f"{name}: {solutions}", err=True)
+    click.echo(f"{name}: {solutions}", err=True)
     if verbose: click.echo(group_sizes(scores, solutions.metrics).round(3).to_string(index=False), err=True)
     if verbose > 1: click.echo(f"{name}: {scores}; black boxes: {', '.join(solutions.black_boxes) or 'none'}", err=True)
 
-# %% ../nbs/41_cli.ipynb #d550e537
+# %% ../nbs/41_cli.ipynb #98cfaa9d
 def _numbers(text, name): # "1.1" or "1,1.1,1" -> float or list of floats; None stays
     if text is None: return None
     try: found = [float(t) for t in text.split(",")]
@@ -132,9 +165,13 @@ def _numbers(text, name): # "1.1" or "1,1.1,1" -> float or list of floats; None 
 
 def _weights(given): # ("HV=2", "UD=0.5") -> {axis: weight}
     pairs = [w.partition("=") for w in given]
-    wrong = [w for w, (_, sep, v) in zip(given, pairs) if not sep or not v.replace(".", "", 1).isdigit()]
-    if wrong: raise ValueError(f"--weight must read AXIS=NUMBER, but it is {wrong[0]!r}")
-    return {a: float(v) for a, _, v in pairs} or None
+    def number(w, sep, v):
+        try: return float(v) if sep else float("nan")
+        except ValueError: return float("nan")
+    found = {a: number(w, sep, v) for w, (a, sep, v) in zip(given, pairs)}
+    wrong = [w for w, v in zip(given, found.values()) if not 0 <= v < float("inf")]
+    if wrong: raise ValueError(f"--weight must read AXIS=NUMBER, with a number >= 0, but it is {wrong[0]!r}")
+    return found or None
 
 # %% ../nbs/41_cli.ipynb #0125aa71
 def _loaded(paths): # solutions files -> {stem: Solutions}, all with the same metrics
@@ -147,7 +184,7 @@ def _loaded(paths): # solutions files -> {stem: Solutions}, all with the same me
         if s.metrics != first: raise ValueError(f"{path}: has the metrics {s.metrics}, but {paths[0]} has {first}; compared systems need the same, in the same order")
     return found
 
-# %% ../nbs/41_cli.ipynb #32a09ade
+# %% ../nbs/41_cli.ipynb #f264d6c9
 @main.command()
 @click.argument("systems", metavar="SOLUTIONS...", nargs=-1, required=True)
 @click.option("-r", "--radar", "chart", type=click.Path(path_type=Path), help="Draw the radar chart into this file (.png, .svg, .pdf).")
@@ -168,17 +205,20 @@ def evaluate(systems, chart, fmt, nadir, ideal, sigma, axes, weights, leave_out,
     first = next(iter(found.values()))
     table = indicators.compare(found, first.directions, dedup_eps=eps if dedup else None, dedup_method=dedup_method, axes=axes or indicators.AXES, weights=_weights(weights),
                                leave_out=leave_out, nadir=_numbers(nadir, "--nadir"), ideal=_numbers(ideal, "--ideal"), sigma=sigma)
-    table.attrs["settings"] = {"metrics": first.metrics, "directions": first.directions, "nadir": _numbers(nadir or "1", ""), "ideal": _numbers(ideal or "0", ""), "sigma": sigma, "eps": eps if dedup else None}
+    table.attrs["settings"] = {"metrics": first.metrics, "directions": first.directions, "nadir": _numbers(nadir or "1", ""), "ideal": _numbers(ideal or "0", ""), "sigma": sigma,
+                               "eps": eps if dedup else None, "dedup_method": dedup_method, "leave_out": list(leave_out)}
     text = tables.formatted(table, fmt, digits=digits)
     if chart: _draw_radar(table, chart)
     click.echo(text)
-    if fmt != "json" and verbose: click.echo(f"settings: {table.attrs['settings']}; axes: {table.attrs['axes']}; weights: {table.attrs['weights']}", err=True)
+    if fmt != "json" and (verbose or _given("nadir", "ideal", "sigma", "axes", "weights", "leave_out", "dedup", "eps", "dedup_method")):
+        click.echo(f"settings: {table.attrs['settings']}; axes: {table.attrs['axes']}; weights: {table.attrs['weights']}", err=True)
 
-# %% ../nbs/41_cli.ipynb #803c5868
+# %% ../nbs/41_cli.ipynb #8f173bb8
 def _draw_radar(table, path): # the radar chart of `compare`'s table into a file
     import matplotlib.pyplot as plt
     import pandas as pd
     from fairical_nb import figures, radar
+    if path.suffix.lower() not in (".png", ".svg", ".pdf"): raise ValueError(f"{path}: the radar chart is written as .png, .svg or .pdf")
     axes = table.attrs["axes"]
     radii = pd.DataFrame.from_dict(table.attrs["radii"], orient="index").assign(area=table["area"])
     radii = radii[radii["area"].notna()]
@@ -247,11 +287,11 @@ def _draw_turned(systems, path, hide_ds): # {name: Solutions} of three metrics -
     except ImportError as e: raise ValueError(f"--turn: {e}") from None
     with replacing(path) as part: part.write_text(fronts_turned.as_page(figure), encoding="utf-8")
 
-# %% ../nbs/41_cli.ipynb #28b4495e
+# %% ../nbs/41_cli.ipynb #d6f511e7
 @main.command()
 @click.argument("artefacts", nargs=-1)
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter of the notebook; repeat.")
-@click.option("-o", "--output-path", type=click.Path(path_type=Path), help="Folder for results. [default: figures/ of the checkout]")
+@click.option("-o", "--output-path", type=click.Path(path_type=Path), help="Folder for results. [default: figures/ of the checkout; with -p a folder under runs/]")
 @click.option("-l", "--list", "listed", is_flag=True, help="Show the artefacts with their states and parameters, run nothing.")
 @click.option("--preset", type=click.Choice(["demo", "paper"]), default="demo", show_default=True, help="CPU scale with stand-ins where needed, or the papers' settings.")
 @click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Runs at a time.")
@@ -267,6 +307,7 @@ def reproduce(artefacts, parameters, output_path, listed, preset, jobs, force, k
     if listed:
         for name, row in reproduction.listing(artefacts, given, out=output_path, preset=preset).iterrows(): click.echo(f"{name:28} {row['state']:8} {row['notebook']}  {row['parameters']}  {row['note']}".rstrip())
         return
-    reproduction.reproduce(artefacts, given, out=output_path, preset=preset, jobs=jobs, force=force, keep_going=keep_going, report=click.echo, progress=sys.stderr.isatty())
-    page = summary.report(output_path, preset=preset)[1]
+    try: reproduction.reproduce(artefacts, given, out=output_path, preset=preset, jobs=jobs, force=force, keep_going=keep_going, report=click.echo, progress=sys.stderr.isatty())
+    except KeyboardInterrupt: raise click.ClickException("interrupted; finished runs are kept, and the same command does the rest") from None
+    page = summary.report(output_path or reproduction.results_folder(given), preset=preset)[1]
     click.echo(f"Tables and figures: {page.parent}; all on one page: {page}")

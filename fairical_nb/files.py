@@ -20,7 +20,7 @@ def _keep(path): # an existing file
     shutil.copy2(path, part)
     os.replace(part, path.with_name(path.name + "~"))
 
-# %% ../nbs/00_files.ipynb #c6615584
+# %% ../nbs/00_files.ipynb #851777b4
 @contextlib.contextmanager
 def replacing(
     path, # where the finished file will stand; missing folders are made
@@ -29,6 +29,7 @@ def replacing(
 ): # context: a temporary Path in the same folder
     "A temporary path that takes the place of `path` when the block ends well.\n\n    Raises OSError when the folder cannot be made or written."
     path = Path(path)
+    if path.is_symlink(): path = path.resolve() # the link stays, what it points to is replaced
     if path.is_dir(): raise IsADirectoryError(f"{path}: is a folder, so no file can be written there")
     path.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mktemp(prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent))
@@ -36,11 +37,20 @@ def replacing(
         yield part
         same = path.is_file() and path.read_bytes() == part.read_bytes()
         if path.is_file() and backup and not same: _keep(path)
+        if path.is_file(): shutil.copymode(path, part) # what only some may read stays so
         os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
 
-# %% ../nbs/00_files.ipynb #07904076
+# %% ../nbs/00_files.ipynb #a3c1bd73
+class _Twice(Exception): "A key comes twice; the reader of JSON would keep the last one and say nothing."
+
+def _once(pairs): # key-value pairs of one object -> dict
+    found = dict(pairs)
+    if len(found) < len(pairs): raise _Twice(next(k for i, (k, _) in enumerate(pairs) if k in dict(pairs[:i])))
+    return found
+
+# %% ../nbs/00_files.ipynb #5cb35328
 def read_json(
     path, # an existing UTF-8 JSON file
 ): # what the file holds
@@ -51,7 +61,9 @@ def read_json(
     try: text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as e: raise ValueError(f"{path}: not UTF-8 text ({e.reason} at byte {e.start})") from None
     if not text.strip(): raise ValueError(f"{path}: the file is empty")
-    try: return json.loads(text)
+    try: return json.loads(text, object_pairs_hook=_once)
+    except RecursionError: raise ValueError(f"{path}: too deeply nested to be a file of ours") from None
+    except _Twice as e: raise ValueError(f"{path}: the key {e.args[0]!r} is given twice in one object") from None
     except json.JSONDecodeError as e:
         cut = " (cut off?)" if e.pos >= len(text.rstrip()) - 1 else ""
         raise ValueError(f"{path}: not JSON at line {e.lineno}, column {e.colno}: {e.msg}{cut}") from None

@@ -231,7 +231,7 @@ def test_optimizer_seed_and_mixtures(nhefs):
 
 def test_refusals(nhefs):
     train, parts = nhefs
-    with pytest.raises(ValueError, match="no system is called 'svm'; there are logistic decisions"): ts.train_systems(train, parts, "sex", names="svm")
+    with pytest.raises(ValueError, match="no system is called 'svm'; there are nobody, logistic decisions"): ts.train_systems(train, parts, "sex", names="svm")
     with pytest.raises(ValueError, match="no attribute 'gender'"): ts.linear_scalarisation(train, parts, "gender")
     bare = Cohort("bare", train.features, train.target, train.attributes, "real", "")
     with pytest.raises(ValueError, match="which features spell out 'sex'"): ts.logistic_regression(bare, parts, "sex", aware=False)
