@@ -14,7 +14,7 @@ import papermill
 import pytest
 from click.testing import CliRunner
 
-from fairical_nb import artefacts, paper, reproduction
+from fairical_nb import artefacts, reproduction
 from fairical_nb.cli import main
 from fairical_nb.paper import RunFailed, checked_parameters, execute, parameters_of
 
