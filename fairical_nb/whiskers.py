@@ -5,10 +5,8 @@
 # %% auto #0
 __all__ = ['radius_limits', 'radar_whiskers', 'radar_bands', 'point_whiskers', 'front_bands', 'describe_limits']
 
-# %% ../nbs/09_whiskers.ipynb #7a1e92d7
-import matplotlib.pyplot as plt
+# %% ../nbs/09_whiskers.ipynb #fd6830f1
 import numpy as np
-import pandas as pd
 
 from .attainment import attained
 from .dominance import bounds
@@ -31,16 +29,24 @@ def radius_limits(
     ends = [_radii(found[end].unstack("indicator").loc[table.index, list(table)], axes, float(np.prod(r - z))).to_numpy(dtype=float) for end in ("low", "high")]
     return tuple(np.clip(f(*ends), 0, 1) for f in (np.minimum, np.maximum))
 
-# %% ../nbs/09_whiskers.ipynb #439fc85d
+# %% ../nbs/09_whiskers.ipynb #209a50ad
+def _of(systems, replicates, ends): # names or None -> the rows of the two arrays that belong to them
+    known = list(replicates.estimate.index)
+    absent = [s for s in systems or () if s not in known]
+    if absent: raise ValueError(f"system {absent[0]!r} is not among {known}")
+    return ends if systems is None else tuple(e[[known.index(s) for s in systems]] for e in ends)
+
+# %% ../nbs/09_whiskers.ipynb #e844b268
 def radar_whiskers(
-    replicates, # comparisons.Replicates of the systems in the chart, in the same order
+    replicates, # comparisons.Replicates of the systems in the chart
     ax, # the axes that `radar` returned
     *,
+    systems=None, # names of the systems in the chart, in its order; None: all
     level=.95, # nominal coverage, between 0 and 1
     method="percentile", # "percentile" or "bca"
 ): # the matplotlib axes
-    "Limits as lines along the axes of a radar chart.\n\n    Raises ValueError and warns as `intervals` does."
-    inner, outer = radius_limits(replicates, level=level, method=method)
+    "Limits as lines along the axes of a radar chart.\n\n    Raises ValueError for unknown systems, and as `intervals` does."
+    inner, outer = _of(systems, replicates, radius_limits(replicates, level=level, method=method))
     spoke = polygon(np.ones(inner.shape[1]))
     side = np.stack([-spoke[:, 1], spoke[:, 0]], 1)
     for i, (a, b) in enumerate(zip(inner, outer)):
@@ -50,16 +56,17 @@ def radar_whiskers(
             if np.isfinite([p, q]).all(): ax.plot(*np.array([p - .015 * s, p + .015 * s, p, q, q - .015 * s, q + .015 * s]).T, color=color, linewidth=1.6, zorder=4, solid_capstyle="butt")
     return ax
 
-# %% ../nbs/09_whiskers.ipynb #8efc8143
+# %% ../nbs/09_whiskers.ipynb #a66cc41a
 def radar_bands(
-    replicates, # comparisons.Replicates of the systems in the chart, in the same order
+    replicates, # comparisons.Replicates of the systems in the chart
     ax, # the axes that `radar` returned
     *,
+    systems=None, # names of the systems in the chart, in its order; None: all
     level=.95, # nominal coverage, between 0 and 1
     method="percentile", # "percentile" or "bca"
 ): # the matplotlib axes
-    "Limits as a ring around each polygon of a radar chart.\n\n    Raises ValueError and warns as `intervals` does."
-    for i, (a, b) in enumerate(zip(*radius_limits(replicates, level=level, method=method))):
+    "Limits as a ring around each polygon of a radar chart.\n\n    Raises ValueError for unknown systems, and as `intervals` does."
+    for i, (a, b) in enumerate(zip(*_of(systems, replicates, radius_limits(replicates, level=level, method=method)))):
         if not np.isfinite([a, b]).all(): continue
         rings = [polygon(r)[np.r_[0:len(r), 0]] for r in (b, a)]
         ax.fill(*np.vstack([rings[0], rings[1][::-1]]).T, facecolor=style(i)["color"], alpha=.25, linewidth=0, zorder=1.5)
