@@ -81,13 +81,27 @@ def spreads(
     share = (front.max(0) - front.min(0)) / np.abs(np.asarray(nadir) - ideal)
     return float(share.prod()), float(share.mean())
 
-# %% ../nbs/06_dominance.ipynb #870c8d8a
+# %% ../nbs/06_dominance.ipynb #970ad220
+def _staircase_niches(x, sigma): # (k, 2) sorted, first column rising, second falling -> number of others nearer than sigma (k,)
+    i = np.arange(len(x))
+    near, far = i, np.full(len(x), len(x)) # on the right: a neighbour, no neighbour
+    while (far - near > 1).any():
+        middle = (near + far) // 2
+        inside = np.sqrt(((x[middle] - x) ** 2).sum(axis=1)) < sigma
+        near, far = np.where(inside, middle, near), np.where(inside, far, middle)
+    return near - i + i - np.searchsorted(near, i)
+
+def _niches(front, sigma): # (k, N) -> number of others nearer than sigma (k,), in any order
+    if front.shape[1] == 2:
+        x = front[np.lexsort((-front[:, 1], front[:, 0]))]
+        if (np.diff(x[:, 1]) <= 0).all(): return _staircase_niches(x, sigma)
+    tree = KDTree(front, leafsize=64) # larger leaves than usual: a front is dense at the scale of sigma
+    return tree.query_ball_point(front, np.nextafter(sigma, 0), return_length=True) - 1
+
+# %% ../nbs/06_dominance.ipynb #44796db5
 def uniformity(
     front, # (k, N) losses of the front, k >= 1
     sigma, # > 0, niche radius, Euclidean
 )->float: # 0 to 1, more is more even; 1 for one point, where it carries no information
     "Uniform distribution of a front. Source: the paper, Eq. 3 to 5."
-    if len(front) == 1: return 1.0
-    tree = KDTree(front)
-    niche = tree.query_ball_point(front, np.nextafter(sigma, 0), return_length=True) - 1
-    return float(1 / (1 + niche.std(ddof=1)))
+    return float(1 / (1 + _niches(np.asarray(front, dtype=float), sigma).std(ddof=1))) if len(front) > 1 else 1.0
