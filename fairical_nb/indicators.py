@@ -107,11 +107,13 @@ def _radii(table, axes, box): # table of systems, axis names, volume of the box 
         radii[a] = share if way == "max" else 1 - share
     return radii
 
-# %% ../nbs/06_indicators.ipynb #719fd518
+# %% ../nbs/06_indicators.ipynb #3ed37370
 def _chosen_axes(axes, leave_out, alone=False): # axes without those left out; alone: some system has a single front point
     known = ["HV", "ONVG", "ONVG_rel", "ONVGR", "UD", "OS", "AS", *INDICATORS]
     leave_out = [leave_out] if isinstance(leave_out, str) else list(leave_out)
     drop = {a for a in leave_out if a != "uninformative"}
+    twice = [a for i, a in enumerate(axes) if a in list(axes)[:i]]
+    if twice: raise ValueError(f"axes must be distinct, but {twice[0]!r} comes twice")
     wrong = [a for a in [*axes, *drop] if a not in known]
     if wrong: raise ValueError(f"axis {wrong[0]!r} is unknown: known are {known}; add others with register_indicator")
     if alone and "uninformative" in leave_out: drop |= {"UD", "OS", "AS"}
@@ -119,10 +121,20 @@ def _chosen_axes(axes, leave_out, alone=False): # axes without those left out; a
     if not left: raise ValueError(f"leave_out={leave_out} leaves no axis of {list(axes)}")
     return left
 
-# %% ../nbs/06_indicators.ipynb #7d2b639f
+# %% ../nbs/06_indicators.ipynb #27d9aebd
+def _directions(systems, given): # {name: points or Solutions}, directions or None -> directions
+    known = {n: s for n, s in systems.items() if hasattr(s, "metrics")}
+    first = next(iter(known), None)
+    other = [n for n, s in known.items() if s.metrics != known[first].metrics]
+    if other: raise ValueError(f"system {other[0]!r} has the metrics {known[other[0]].metrics}, but {first!r} has {known[first].metrics}: compared systems need the same, in the same order")
+    if given is None and first is None: raise ValueError("directions must be given, 'max' or 'min' per column, when systems are plain points")
+    if given is not None and first is not None and list(given) != known[first].directions: raise ValueError(f"directions are {list(given)}, but the metrics {known[first].metrics} of {first!r} have {known[first].directions}")
+    return known[first].directions if given is None else list(given)
+
+# %% ../nbs/06_indicators.ipynb #61654730
 def compare(
-    systems, # {name: (n, N) metric values}, one entry per system
-    directions, # (N,) "max" or "min"
+    systems, # {name: (n, N) metric values, or Solutions}, one entry per system
+    directions=None, # (N,) "max" or "min"; None: those of the Solutions
     *,
     dedup_eps=1e-6, # rows at most this far apart count once; None: no deduplication
     dedup_method="dbscan", # or "greedy"
@@ -138,6 +150,7 @@ def compare(
 )->pd.DataFrame: # index system; columns HV, ONVG, ONVG_rel, ONVGR, UD, OS, AS, registered ones, area; more is better; attrs["HV_error"]: {system: standard error} of estimates
     "Indicators and radar areas of several systems.\n\n    Raises ValueError naming the system; warns of estimates and of systems without points. Bounds are shared by all. Source: the paper, sections 3.3 to 3.5."
     if not systems: raise ValueError("at least one system is needed, but there is none")
+    directions = _directions(systems, directions)
     axes, hv = _chosen_axes(axes, leave_out), dict(method=hv_method, samples=hv_samples, seed=hv_seed)
     rows = {name: _row(name, points, directions, dedup_eps, dedup_method, axes, nadir, ideal, sigma, hv) for name, points in systems.items()}
     errors = {name: row.pop("HV_error") for name, row in rows.items() if "HV_error" in row}
@@ -150,10 +163,10 @@ def compare(
     axes = _chosen_axes(axes, leave_out, alone=(table["ONVG"] <= 1).any())
     return _with_area(table, axes, weights, float(np.prod(np.subtract(*bounds(np.empty((0, len(list(directions)))), nadir, ideal)))), errors)
 
-# %% ../nbs/06_indicators.ipynb #db3c17af
+# %% ../nbs/06_indicators.ipynb #c3261a5e
 def _with_area(table, axes, weights, box, errors): # adds the column "area" and the attrs that say how it came about
     if isinstance(weights, dict):
-        wrong = [a for a in weights if a not in axes]
+        wrong = [a for a in weights if a not in axes and a not in ("HV", "ONVG", "ONVG_rel", "ONVGR", "UD", "OS", "AS")]
         if wrong: raise ValueError(f"weights names the axis {wrong[0]!r}, but the axes are {list(axes)}")
         weights = [weights.get(a, 1.0) for a in axes]
     radii = _radii(table, axes, box)

@@ -20,7 +20,7 @@ from .operating_points import Solutions
 # %% ../nbs/07_solutions.ipynb #8196ba4a
 def _is_black_box(score): return bool(((score == 0) | (score == 1)).all()) # decisions, not scores
 
-# %% ../nbs/07_solutions.ipynb #2d835a08
+# %% ../nbs/07_solutions.ipynb #91dc2928
 def _check_metrics(metrics, allow_one_sided): # list of names -> the same; ValueError where no trade-off can come out
     metrics = [metrics] if isinstance(metrics, str) else list(metrics)
     if len(metrics) < 2: raise ValueError(f"at least two metrics are needed for a trade-off, but there is {metrics}")
@@ -28,10 +28,10 @@ def _check_metrics(metrics, allow_one_sided): # list of names -> the same; Value
     if len(sides) == 1 and None not in sides and not allow_one_sided:
         used = [m for m in metrics if m in UTILITY]
         raise ValueError(f"{' and '.join(used)} look{'s' * (len(used) == 1)} at the {sides.pop()} only: deciding the same for everybody is perfect in it and fair, so the front is degenerate; "
-                         "add a metric of the other side, or take acc, bal_acc, f1 or roc_auc, or pass allow_one_sided=True")
+                         "add a metric of the other side, or take acc, bal_acc, f1 or roc_auc, or pass allow_one_sided=True (--allow-one-sided)")
     return metrics
 
-# %% ../nbs/07_solutions.ipynb #f190812d
+# %% ../nbs/07_solutions.ipynb #77994c2d
 class DroppedWarning(UserWarning): "Operating points with an undefined metric were left out."
 def _without_undefined(frame, metrics, nan, added): # -> frame without NaN rows, {reason: number}; `added`: infinity was not asked for
     bad = frame[metrics].isna().to_numpy()
@@ -41,7 +41,7 @@ def _without_undefined(frame, metrics, nan, added): # -> frame without NaN rows,
     if other.any() and nan == "raise":
         first = frame[other].iloc[0]
         metric = metrics[int(np.flatnonzero(bad[np.flatnonzero(other)[0]])[0])]
-        raise ValueError(f"{metric} is undefined for model {first['model']!r} at threshold {first['threshold']:g} ({other.sum()} such operating points among {len(frame)}): pass nan='drop' to leave them out, or undefined='zero'")
+        raise ValueError(f"{metric} is undefined for model {first['model']!r} at threshold {first['threshold']:g} ({other.sum()} such operating points among {len(frame)}): pass nan='drop' to leave them out (--nan drop), or undefined='zero' (--undefined zero)")
     return frame[~rows] if rows.any() else frame, {k: int(v.sum()) for k, v in (("nobody", nobody), ("undefined", other)) if v.any()}
 
 def _warn_dropped(dropped, kept): # {reason: number}, number of rows kept
