@@ -21,13 +21,14 @@ from .dominance import nondominated
 from .indicators import compare
 from .objectives import plan
 
-# %% ../nbs/09_comparisons.ipynb #44604170
+# %% ../nbs/09_comparisons.ipynb #cb1e705e
 def shared_plan(
     scores, # {system: Scores}
     metrics, # list of metric names
 ): # objectives.Plan, the same for all systems
     "The metrics and groups of systems on the same samples.\n\n    Raises ValueError naming the first difference between samples."
     if not scores: raise ValueError("at least one system is needed, but there is none")
+    metrics = [metrics] if isinstance(metrics, str) else list(metrics)
     (first, one), *others = scores.items()
     same = plan(one, metrics)
     for name, s in others:
@@ -95,8 +96,8 @@ class Replicates:
     settings: dict # metrics, directions, replicates, seed, blocks, undefined, compare (its options), and what the caller adds
     def __repr__(self): return f"Replicates: {len(self.values)} of {', '.join(map(str, self.estimate.index))}, seed {self.settings['seed']}; {self.settings['undefined']} undefined"
 
-# %% ../nbs/09_comparisons.ipynb #980b46a6
-PORTION = 4_000_000 # numbers in the largest array of a portion
+# %% ../nbs/09_comparisons.ipynb #049fc7d9
+PORTION = 1_000_000 # numbers in the largest array of a portion
 def _all(measure, portions, compared): # portions of counts -> values (R, S, C), {system: fronts}, Counter of (system, metric number)
     values, fronts, undefined = [], {}, Counter()
     with warnings.catch_warnings():

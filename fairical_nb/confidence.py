@@ -49,7 +49,7 @@ def _size(scores, grids, prepared): # numbers per replicate in the largest array
     most = [[len(np.unique(s.models[m])) + 1 if t is None else len(t) for m, t in grids[name]] for name, s in scores.items()]
     return int(max(next(iter(scores.values())).n, *(max(cells * max(k, default=0), len(prepared.parsed) * sum(k)) for k in most)))
 
-# %% ../nbs/09_confidence.ipynb #02cfe6fe
+# %% ../nbs/09_confidence.ipynb #788bf950
 def bootstrap_a_priori(
     scores, # {system: Scores} of the same samples
     priors, # {system: Solutions} made on other samples, one per system
@@ -65,7 +65,9 @@ def bootstrap_a_priori(
 )->Replicates:
     "Replicates of `compare` on operating points that are given.\n\n    Raises ValueError as `a_priori` and `compare` do, for systems on different samples or without prior. Source: ours."
     if set(scores) != set(priors): raise ValueError(f"each system needs its prior, but the systems are {list(scores)} and the priors {list(priors)}")
-    prepared, first = shared_plan(scores, next(iter(priors.values())).metrics), next(iter(scores.values()))
+    said = [p.metrics for p in priors.values()]
+    if not said or any(m != said[0] for m in said): raise ValueError(f"compared systems need the same metrics in the same order, but the priors have {said}")
+    prepared, first = shared_plan(scores, said[0]), next(iter(scores.values()))
     found = {name: a_priori(s, priors[name], which=which, undefined=undefined, nan=nan) for name, s in scores.items()}
     def measure(counts): return {name: remeasured(s, prepared, found[name].frame, counts[0], undefined=undefined, nan=nan) for name, s in scores.items()}
     grids = {name: [(m, i) for m, i in f.frame.groupby("model").indices.items()] for name, f in found.items()}

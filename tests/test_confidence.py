@@ -308,6 +308,15 @@ def test_systems_on_other_samples_are_refused():
     bootstrap_a_posteriori({"A": a, "B": Scores(b.models, a.y_true, {"sex": a.attributes["sex"]})}, metrics, replicates=2, blocks=0)  # an unused attribute may be absent
 
 
+def test_priors_must_fit(quiet):
+    systems, others = people(40, 31), people(40, 32)
+    made = lambda names: {k: a_posteriori(s, m, thresholds=[.5]) for (k, s), m in zip(others.items(), names)}
+    with pytest.raises(ValueError, match="the same metrics in the same order"): bootstrap_a_priori(systems, made([["acc", "dpd+sex"], ["dpd+sex", "acc"]]), replicates=2)
+    with pytest.raises(ValueError, match="each system needs its prior"): bootstrap_a_priori(systems, {"A": made([["acc", "dpd+sex"]] * 2)["A"]}, replicates=2)
+    with pytest.raises(ValueError, match="at least two metrics"): bootstrap_a_posteriori(systems, "acc", replicates=2)
+    with pytest.raises(ValueError, match="at least one system"): bootstrap_a_posteriori({}, ["acc", "dpd+sex"], replicates=2)
+
+
 @pytest.mark.parametrize("wrong, text", [(dict(replicates=0), "replicates must be a whole number >= 1, but it is 0"), (dict(replicates=2.5), "replicates must be a whole"), (dict(seed=-1), "seed must be"),
                                          (dict(seed=None), "seed must be"), (dict(blocks=1), "at least 2"), (dict(strata=["age2"]), "strata names the attribute 'age2'"), (dict(sigma=0), "sigma must be > 0")])
 def test_wrong_numbers_are_refused(wrong, text):
@@ -370,7 +379,7 @@ def test_three_systems_have_three_differences():
     found = differences(r)
     assert [k[:2] for k in found.index.droplevel("indicator").unique()] == [("A", "B"), ("A", "C"), ("B", "C")]
     values = r.values[:, 0, 0] - r.values[:, 2, 0]
-    assert found.loc[("A", "C", "HV"), "low"] == np.quantile(values, .025) and found.loc[("A", "C", "HV"), "difference"] == r.estimate["HV"]["A"] - r.estimate["HV"]["C"]
+    assert found.loc[("A", "C", "HV"), "low"] == pytest.approx(np.quantile(values, .025), abs=1e-14) and found.loc[("A", "C", "HV"), "difference"] == r.estimate["HV"]["A"] - r.estimate["HV"]["C"]
 
 
 def test_one_sided_replicates_are_undefined_with_one_warning():
