@@ -79,8 +79,10 @@ def register_indicator(
     if not -np.inf < low < high < np.inf: raise ValueError(f"bounds must be finite (low, high) with low < high, but they are {bounds}")
     INDICATORS[name] = (function, direction, (float(low), float(high)))
 
-# %% ../nbs/06_indicators.ipynb #03a6c605
+# %% ../nbs/06_indicators.ipynb #7fc61139
 class EmptySystemWarning(UserWarning): "A system without operating points: its indicators are undefined."
+def _warn_of_empty(names): # systems without points
+    if len(names): warnings.warn(f"no operating points: {', '.join(map(str, names))}; HV and ONVG are 0, the rest and the area are NaN", EmptySystemWarning, stacklevel=3)
 
 # %% ../nbs/06_indicators.ipynb #d7f5750c
 def _row(name, points, directions, eps, method, axes, nadir, ideal, sigma, hv): # one system -> {indicator: value}
@@ -131,7 +133,7 @@ def _directions(systems, given): # {name: points or Solutions}, directions or No
     if given is not None and first is not None and list(given) != known[first].directions: raise ValueError(f"directions are {list(given)}, but the metrics {known[first].metrics} of {first!r} have {known[first].directions}")
     return known[first].directions if given is None else list(given)
 
-# %% ../nbs/06_indicators.ipynb #61654730
+# %% ../nbs/06_indicators.ipynb #65490e58
 def compare(
     systems, # {name: (n, N) metric values, or Solutions}, one entry per system
     directions=None, # (N,) "max" or "min"; None: those of the Solutions
@@ -157,8 +159,7 @@ def compare(
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("system")
     _warn_of_estimates({str(s): (table.at[s, "HV"], e) for s, e in errors.items()}, hv)
     _without_share(systems)
-    empty = list(table.index[table["ONVG"] == 0])
-    if empty: warnings.warn(f"no operating points: {', '.join(map(str, empty))}; HV and ONVG are 0, the rest and the area are NaN", EmptySystemWarning, stacklevel=2)
+    _warn_of_empty(table.index[table["ONVG"] == 0])
     table.insert(2, "ONVG_rel", table["ONVG"] / max(table["ONVG"].max(), 1))
     axes = _chosen_axes(axes, leave_out, alone=(table["ONVG"] <= 1).any())
     return _with_area(table, axes, weights, float(np.prod(np.subtract(*bounds(np.empty((0, len(list(directions)))), nadir, ideal)))), errors)
