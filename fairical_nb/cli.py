@@ -93,15 +93,17 @@ def _say_ignored(jobs): # options that have no meaning for these inputs are name
     idle = (given - {"dominated"} if len(prior) == len(jobs) else set()) | (given & {"dominated"} if not prior else set())
     if idle: click.echo(f"Warning: {', '.join(words[n] for n in sorted(idle))} ignored: " + ("the prior decides metrics and operating points" if prior else "there is no @PRIOR to choose from"), err=True)
 
-# %% ../nbs/41_cli.ipynb #91097caa
+# %% ../nbs/41_cli.ipynb #a4ce323e
+def _named_attributes(metrics): # the attributes that the metrics' names hold
+    return sorted({a for m in metrics if "+" in m for a in m.rsplit("+", 1)[1].split("&")})
+
 def _solved(scores_path, prior_path, metrics, thresholds, which, reading, options): # -> Scores, Solutions of one system
     from fairical_nb import objectives, scores, solutions
     if prior_path is not None:
         prior = solutions.Solutions.load(prior_path)
         prior.prior_from, metrics = str(prior_path), prior.metrics
     reading, columns = reading
-    named = sorted({a for m in metrics if "+" in m for a in m.rsplit("+", 1)[1].split("&")})
-    if scores_path.suffix.lower() != ".json": reading = reading | columns | {"attributes": columns["attributes"] or named}
+    if scores_path.suffix.lower() != ".json": reading = reading | columns | {"attributes": columns["attributes"] or _named_attributes(metrics)}
     loaded = scores.Scores.load(scores_path, **reading)
     try:
         with warnings.catch_warnings():
@@ -184,47 +186,91 @@ def _loaded(paths): # solutions files -> {stem: Solutions}, all with the same me
         if s.metrics != first: raise ValueError(f"{path}: has the metrics {s.metrics}, but {paths[0]} has {first}; compared systems need the same, in the same order")
     return found
 
-# %% ../nbs/41_cli.ipynb #f264d6c9
+# %% ../nbs/41_cli.ipynb #c43a1903
+_drawing = _options(
+    click.option("--bootstrap", type=click.IntRange(2), metavar="N", help="Add intervals from N draws of the samples; needs --scores."),
+    click.option("--scores", "score_files", multiple=True, type=click.Path(path_type=Path), help="The scores that a system was measured on; once per SOLUTIONS file, in their order."),
+    click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the draws."),
+    click.option("--interval", type=click.Choice(["percentile", "bca"]), default="percentile", show_default=True, help="Kind of interval."),
+    click.option("--level", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=.95, show_default=True, help="Nominal coverage of the intervals."),
+    click.option("--orders", "show_orders", is_flag=True, help="Also print the areas under every order of the axes, and where the ranking flips."))
+_comparing = _options(
+    click.option("--nadir", help="Worst losses, a number or one per metric with commas. [default: 1]"),
+    click.option("--ideal", help="Best losses. [default: 0]"),
+    click.option("--sigma", default=.01, show_default=True, help="Niche radius of UD."),
+    click.option("--axis", "axes", multiple=True, help="An axis of the radar; repeat in order. [default: ONVG_rel ONVGR UD AS HV]"),
+    click.option("--weight", "--weights", "weights", multiple=True, metavar="AXIS=NUMBER", help="Weight of an axis; repeat. [default: 1]"),
+    click.option("--leave-out", multiple=True, help="An axis to leave out, or 'uninformative'; repeat."))
+
+# %% ../nbs/41_cli.ipynb #ab2d46dc
+def _settings(first, o): # Solutions, options -> arguments of `compare`, settings for the JSON
+    from fairical_nb import indicators
+    eps = o["eps"] if o["dedup"] else None
+    nadir, ideal = _numbers(o["nadir"], "--nadir"), _numbers(o["ideal"], "--ideal")
+    arguments = dict(dedup_eps=eps, dedup_method=o["dedup_method"], axes=o["axes"] or indicators.AXES, weights=_weights(o["weights"]), leave_out=o["leave_out"], nadir=nadir, ideal=ideal, sigma=o["sigma"])
+    said = {"metrics": first.metrics, "directions": first.directions, "nadir": 1.0 if nadir is None else nadir, "ideal": 0.0 if ideal is None else ideal, "sigma": o["sigma"],
+            "eps": eps, "dedup_method": o["dedup_method"], "leave_out": list(o["leave_out"])}
+    return arguments, said
+
+def _repeated(found, files, count, seed, reading, judging, arguments): # the comparison on draws of the samples -> Replicates
+    from fairical_nb import confidence, scores
+    if len(files) != len(found): raise ValueError(f"--bootstrap draws samples, and solutions files hold none: give the scores of each of the {len(found)} systems with --scores FILE, in the order of the solutions; there are {len(files)}")
+    metrics = next(iter(found.values())).metrics
+    named = {f: {} if f.suffix.lower() == ".json" else {"attributes": _named_attributes(metrics)} for f in files}
+    loaded = {name: scores.Scores.load(f, **reading, **named[f]) for name, f in zip(found, files)}
+    return confidence.bootstrap_solutions(found, loaded, replicates=count, seed=seed, **judging, **arguments)
+
+# %% ../nbs/41_cli.ipynb #35fc9b8d
 @main.command()
 @click.argument("systems", metavar="SOLUTIONS...", nargs=-1, required=True)
 @click.option("-r", "--radar", "chart", type=click.Path(path_type=Path), help="Draw the radar chart into this file (.png, .svg, .pdf).")
 @click.option("-t", "--table-format", "fmt", default="text", show_default=True, help="text, markdown, latex, html, json, or a format of tabulate.")
-@click.option("--nadir", help="Worst losses, a number or one per metric with commas. [default: 1]")
-@click.option("--ideal", help="Best losses. [default: 0]")
-@click.option("--sigma", default=.01, show_default=True, help="Niche radius of UD.")
-@click.option("--axis", "axes", multiple=True, help="An axis of the radar; repeat in order. [default: ONVG_rel ONVGR UD AS HV]")
-@click.option("--weight", "weights", multiple=True, metavar="AXIS=NUMBER", help="Weight of an axis; repeat. [default: 1]")
-@click.option("--leave-out", multiple=True, help="An axis to leave out, or 'uninformative'; repeat.")
+@_comparing
 @click.option("--digits", type=click.IntRange(0), default=2, show_default=True, help="Decimals in the table.")
+@_drawing
+@click.option("--undefined", type=click.Choice(["nan", "zero", "fairical"]), default="nan", show_default=True, help="With --bootstrap: what 0/0 is, as in solve.")
+@click.option("--nan", type=click.Choice(["raise", "drop"]), default="raise", show_default=True, help="With --bootstrap: as in solve.")
+@click.option("--missing", type=click.Choice(["raise", "drop", "group"]), default="raise", show_default=True, help="With --bootstrap: as in solve.")
+@click.option("--positive-label", help="With --bootstrap: as in solve.")
 @_dedup
 @_verbose
-def evaluate(systems, chart, fmt, nadir, ideal, sigma, axes, weights, leave_out, digits, dedup, eps, dedup_method, verbose):
+def evaluate(systems, chart, fmt, digits, bootstrap, score_files, seed, interval, level, show_orders, undefined, nan, missing, positive_label, verbose, **o):
     "Compare systems by the indicators of their operating points."
-    from fairical_nb import indicators, tables
+    from fairical_nb import indicators, intervals, tables
     found = _loaded(systems)
-    first = next(iter(found.values()))
-    table = indicators.compare(found, first.directions, dedup_eps=eps if dedup else None, dedup_method=dedup_method, axes=axes or indicators.AXES, weights=_weights(weights),
-                               leave_out=leave_out, nadir=_numbers(nadir, "--nadir"), ideal=_numbers(ideal, "--ideal"), sigma=sigma)
-    table.attrs["settings"] = {"metrics": first.metrics, "directions": first.directions, "nadir": _numbers(nadir or "1", ""), "ideal": _numbers(ideal or "0", ""), "sigma": sigma,
-                               "eps": eps if dedup else None, "dedup_method": dedup_method, "leave_out": list(leave_out)}
-    text = tables.formatted(table, fmt, digits=digits)
-    if chart: _draw_radar(table, chart)
+    arguments, said = _settings(next(iter(found.values())), o)
+    r = _repeated(found, score_files, bootstrap, seed, dict(missing=missing, positive_label=positive_label), dict(undefined=undefined, nan=nan), arguments) if bootstrap else None
+    table = r.estimate if bootstrap else indicators.compare(found, **arguments)
+    table.attrs["settings"] = said
+    text = intervals.report(r, fmt, digits=digits, level=level, method=interval) if bootstrap else tables.formatted(table, fmt, digits=digits)
+    if show_orders: text = _with_orders(text, table, fmt, digits)
+    if chart: _draw_radar(table, chart, r, level, interval)
     click.echo(text)
     if fmt != "json" and (verbose or _given("nadir", "ideal", "sigma", "axes", "weights", "leave_out", "dedup", "eps", "dedup_method")):
-        click.echo(f"settings: {table.attrs['settings']}; axes: {table.attrs['axes']}; weights: {table.attrs['weights']}", err=True)
+        click.echo(f"settings: {said}; axes: {table.attrs['axes']}; weights: {table.attrs['weights']}", err=True)
 
-# %% ../nbs/41_cli.ipynb #8f173bb8
-def _draw_radar(table, path): # the radar chart of `compare`'s table into a file
+# %% ../nbs/41_cli.ipynb #4c2a51c4
+def _with_orders(text, table, fmt, digits): # the areas under every order below the table, or in the JSON
+    import json
+    from fairical_nb import files, orders
+    if fmt == "json": return files.json_text(json.loads(text) | orders.orders_dict(table))
+    return text + "\n\n" + orders.orders_report(table, fmt, digits=digits)
+
+# %% ../nbs/41_cli.ipynb #7df6ef68
+def _draw_radar(table, path, replicates=None, level=.95, method="percentile"): # the radar chart of `compare`'s table into a file, with whiskers if there are replicates
     import matplotlib.pyplot as plt
     import pandas as pd
-    from fairical_nb import figures, radar
+    from fairical_nb import figures, radar, whiskers
     if path.suffix.lower() not in (".png", ".svg", ".pdf"): raise ValueError(f"{path}: the radar chart is written as .png, .svg or .pdf")
     axes = table.attrs["axes"]
     radii = pd.DataFrame.from_dict(table.attrs["radii"], orient="index").assign(area=table["area"])
     radii = radii[radii["area"].notna()]
     with plt.rc_context(figures.PAPER):
-        ax = radar.radar(radii, axes=axes)
-        figures.save_figure(ax.figure, path, radar.describe_radar(radii, axes=axes))
+        ax, words = radar.radar(radii, axes=axes), radar.describe_radar(radii, axes=axes)
+        if replicates is not None:
+            whiskers.radar_whiskers(replicates, ax, systems=list(radii.index), level=level, method=method)
+            words += " " + whiskers.describe_limits(replicates, level=level, method=method)
+        figures.save_figure(ax.figure, path, words)
     plt.close(ax.figure)
 
 # %% ../nbs/41_cli.ipynb #caae7b8d
