@@ -190,7 +190,7 @@ def _moved(staging, out): # put the files of a finished run in their place -> {n
     shutil.rmtree(staging, ignore_errors=True)
     return found
 
-# %% ../nbs/40_reproduction.ipynb #d7709d77
+# %% ../nbs/40_reproduction.ipynb #a9e03735
 def outcome(
     artefact, # its name
     *,
@@ -206,6 +206,7 @@ def outcome(
         other = "".join(f"\n  {r['system']} {r['indicator']}: {r['ours']:.4g}, printed {r['published']}: {r['verdict']}" for r in beside if not r["verdict"].startswith("equal"))
         return f"{artefact}: of {len(beside)} printed numbers {', '.join(f'{n} {v}' for v, n in counts.items())} ({found['data in words']}){other}"
     table = pd.DataFrame(next(iter(found["tables"].values())))
+    if len(table) > 20: return f"{artefact}: {len(table)} rows in {path.with_suffix('.csv').name} ({found['data in words']})"
     return f"{artefact} ({found['data in words']}):\n" + table[[c for c in table if not c.endswith(" sd")]].to_string(index=False, float_format="{:.2f}".format)
 
 # %% ../nbs/40_reproduction.ipynb #a6d03d30
