@@ -1,4 +1,5 @@
 "The notebooks export what stands in fairical_nb/, and nbdev_clean has nothing to clean; papermill's tag survives it."
+import configparser
 import json
 import shutil
 import subprocess
@@ -12,9 +13,17 @@ import sync
 ROOT = Path(__file__).parents[2]
 
 
-def test_notebooks_in_sync_and_clean():
+def test_N02_notebooks_in_sync_and_clean():
     found = sync.complaints(ROOT)
     assert not found, "\n".join(found)
+
+
+def test_N01_nbdev_and_its_companions_are_pinned_to_what_reads_settings_ini():
+    settings = configparser.ConfigParser(delimiters=["="])
+    settings.read(ROOT / "settings.ini")
+    wanted = settings["DEFAULT"]["dev_requirements"]
+    for pin in ("nbdev>=2.4.14,<3", "execnb>=0.1.18,<0.2", "fastcore>=1.14,<2", "ghapi>=1.1,<2"):
+        assert pin in wanted.replace(", ", ","), pin
 
 
 def cell(kind, text, **more):
