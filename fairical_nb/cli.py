@@ -220,7 +220,7 @@ def _repeated(found, files, count, seed, reading, judging, arguments): # the com
     loaded = {name: scores.Scores.load(f, **reading, **named[f]) for name, f in zip(found, files)}
     return confidence.bootstrap_solutions(found, loaded, replicates=count, seed=seed, **judging, **arguments)
 
-# %% ../nbs/41_cli.ipynb #35fc9b8d
+# %% ../nbs/41_cli.ipynb #7af884b4
 @main.command()
 @click.argument("systems", metavar="SOLUTIONS...", nargs=-1, required=True)
 @click.option("-r", "--radar", "chart", type=click.Path(path_type=Path), help="Draw the radar chart into this file (.png, .svg, .pdf).")
@@ -239,6 +239,7 @@ def evaluate(systems, chart, fmt, digits, bootstrap, score_files, seed, interval
     from fairical_nb import indicators, intervals, tables
     found = _loaded(systems)
     arguments, said = _settings(next(iter(found.values())), o)
+    said["samples"] = {name: s.samples for name, s in found.items() if s.samples}
     r = _repeated(found, score_files, bootstrap, seed, dict(missing=missing, positive_label=positive_label), dict(undefined=undefined, nan=nan), arguments) if bootstrap else None
     table = r.estimate if bootstrap else indicators.compare(found, **arguments)
     table.attrs["settings"] = said

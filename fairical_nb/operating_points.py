@@ -30,14 +30,15 @@ def _checked_frame(frame): # -> a copy, rows numbered, checked
     if pd.isna(frame["threshold"]).any(): raise ValueError(f"thresholds must be numbers (infinity included), but row {int(np.flatnonzero(pd.isna(frame['threshold']))[0])} is NaN")
     return frame.reset_index(drop=True).astype({m: float for m in metrics} | {"threshold": float})
 
-# %% ../nbs/07_operating_points.ipynb #c0b66892
+# %% ../nbs/07_operating_points.ipynb #32a71654
 def _summary(s): # one line
     n = len(s.models)
     said = f"Solutions: {len(s)} operating point{'s' * (len(s) != 1)} of {n} model{'s' * (n != 1)} in ({', '.join(f'{m} {d}' for m, d in zip(s.metrics, s.directions))})"
+    if s.samples: said += f"; n = {s.samples['n']}" + (f", {s.samples['dropped']} samples left out for a missing label" if s.samples["dropped"] else "")
     if s.prior_set: said += f"; a priori, {s.prior_set} of {s.prior_from or 'a prior'}"
     return said + "".join(f"; {k} left out ({reason})" for reason, k in s.dropped.items())
 
-# %% ../nbs/07_operating_points.ipynb #a13d8db6
+# %% ../nbs/07_operating_points.ipynb #d0f29c43
 @dataclass(eq=False)
 class _Table:
     frame: pd.DataFrame # (n rows) columns model, threshold and the metrics, in the order of the axes
@@ -45,6 +46,7 @@ class _Table:
     dropped: dict = field(default_factory=dict) # {reason: number} of operating points left out
     prior_set: str = None # a priori: which of the prior's points ("all", "non-dominated", "dominated")
     prior_from: str = None # a priori: where the prior came from
+    samples: dict = field(default_factory=dict) # {"n": samples measured on, "dropped": samples left out for a missing label}
 
     def __post_init__(self): self.frame = _checked_frame(self.frame)
     @property
@@ -83,11 +85,12 @@ def _chosen(s, best, at_most, at_least): # -> row number
     losses = [s.frame[m].to_numpy()[rows] * (1 if d == "min" else -1) for m, d in ordered]
     return int(rows[np.lexsort(losses[::-1])[0]])
 
-# %% ../nbs/07_operating_points.ipynb #26572323
+# %% ../nbs/07_operating_points.ipynb #59d16c6a
 def _as_dict(s): # Solutions -> the JSON layout
     place = {m: i for i, m in enumerate(s.models)}
     finite = lambda t: t if np.isfinite(t) else "inf" if t > 0 else "-inf"
     meta = {"identifiers": [place[m] for m in s.frame["model"]], "identifier-names": [str(m) for m in s.models], "thresholds": [finite(t) for t in s.frame["threshold"].tolist()]}
+    if s.samples: meta["samples"] = dict(s.samples)
     if s.black_boxes: meta["black-boxes"] = [str(m) for m in s.black_boxes]
     if s.prior_set: meta |= {"prior-solution-set": s.prior_set, "prior-solution-from": str(s.prior_from or "")}
     return {"points": {m: s.frame[m].tolist() for m in s.metrics}, "metadata": meta}
@@ -119,7 +122,7 @@ def _lists(obj): # the JSON layout -> points {metric: list}, metadata, identifie
     if len({len(v) for v in n.values()}) > 1: raise ValueError(f"all lists must be equally long, but the lengths are {({k: len(v) for k, v in n.items()})}")
     return points, meta, [_whole(i, row) for row, i in enumerate(meta["identifiers"])], [_threshold(t, row) for row, t in enumerate(thresholds)]
 
-# %% ../nbs/07_operating_points.ipynb #a22fff6c
+# %% ../nbs/07_operating_points.ipynb #29638a8e
 def _from_dict(cls, obj): # the JSON layout -> Solutions
     points, meta, ids, thresholds = _lists(obj)
     names = meta.get("identifier-names")
@@ -131,7 +134,9 @@ def _from_dict(cls, obj): # the JSON layout -> Solutions
     frame = pd.DataFrame(columns | {m: np.array([_number(v, m, row) for row, v in enumerate(vs)], dtype=float) for m, vs in points.items()})
     boxes = meta.get("black-boxes", [])
     if not isinstance(boxes, list): raise ValueError(f"black-boxes must be a list of names, but it is {str(boxes)[:40]!r}")
-    return cls(frame, tuple(map(str, boxes)), {}, meta.get("prior-solution-set"), meta.get("prior-solution-from"))
+    samples = meta.get("samples") or {}
+    if samples and not (isinstance(samples, dict) and all(type(samples.get(k)) is int for k in ("n", "dropped"))): raise ValueError(f"samples must hold the whole numbers n and dropped, but it is {str(samples)[:60]!r}")
+    return cls(frame, tuple(map(str, boxes)), {}, meta.get("prior-solution-set"), meta.get("prior-solution-from"), samples)
 
 # %% ../nbs/07_operating_points.ipynb #e33709ac
 class _Cuts(_Table):
@@ -150,11 +155,11 @@ class _Cuts(_Table):
         "All but the front."
         return self._with(~nondominated(self.points, self.directions))
 
-# %% ../nbs/07_operating_points.ipynb #e2529235
+# %% ../nbs/07_operating_points.ipynb #9cf922af
 class Solutions(_Cuts):
     """Operating points: a frame with the columns model, threshold and one per metric, in the order of the axes.
 
-    `Solutions(frame, black_boxes=(), dropped={}, prior_set=None, prior_from=None)`. Views: metrics, directions, points, models;
+    `Solutions(frame, black_boxes=(), dropped={}, prior_set=None, prior_from=None, samples={})`. Views: metrics, directions, points, models;
     cuts: deduplicate, nondominated, dominated.
     Raises ValueError for absent columns, unknown metrics and values that are not numbers in [0, 1]."""
     def choose(

@@ -47,7 +47,7 @@ def _without_undefined(frame, metrics, nan, added): # -> frame without NaN rows,
 def _warn_dropped(dropped, kept): # {reason: number}, number of rows kept
     if "undefined" in dropped: warnings.warn(f"{dropped['undefined']} of {kept + sum(dropped.values())} operating points have an undefined metric and were left out", DroppedWarning, stacklevel=3)
 
-# %% ../nbs/07_solutions.ipynb #02f9b573
+# %% ../nbs/07_solutions.ipynb #983c8bab
 def a_posteriori(
     scores, # Scores
     metrics, # list of at least two metric names, in the order of the axes
@@ -67,7 +67,7 @@ def a_posteriori(
     frame, dropped, notes = (_front_of if front_only else _all_of)(swept, metrics, nan, thresholds is None)
     _warn_dropped(dropped, len(frame))
     if "undefined" in dropped: warn_undefined(notes)
-    return Solutions(frame, boxes, dropped)
+    return Solutions(frame, boxes, dropped, samples={"n": scores.n, "dropped": scores.dropped})
 
 # %% ../nbs/07_solutions.ipynb #3e13a536
 def _swept(scores, prepared, boxes, thresholds, undefined): # yields (model, its table by threshold, notes), one at a time
@@ -102,7 +102,7 @@ def _front_of(swept, metrics, nan, added): # as _all_of, but only what nothing d
     dropped["dominated"] -= len(front[0])
     return front[0], dict(dropped), notes
 
-# %% ../nbs/07_solutions.ipynb #835f3125
+# %% ../nbs/07_solutions.ipynb #85a8754d
 WHICH = {"nondominated": "non-dominated", "dominated": "dominated", "all": "all"}
 def a_priori(
     scores, # Scores of the samples to report on; models named as in the prior
@@ -126,4 +126,4 @@ def a_priori(
     frame, dropped = _without_undefined(frame, prior.metrics, nan, added=True)
     _warn_dropped(dropped, len(frame))
     if "undefined" in dropped: warn_undefined(notes)
-    return Solutions(frame, prior.black_boxes, dropped, WHICH[which], prior.prior_from)
+    return Solutions(frame, prior.black_boxes, dropped, WHICH[which], prior.prior_from, {"n": scores.n, "dropped": scores.dropped})
