@@ -162,6 +162,62 @@ def pymoo_nondominated(d):
     return sorted(int(i) for i in NonDominatedSorting().do(d["points"], only_non_dominated_front=True))
 
 
+# ---- hypervolume in many objectives --------------------------------------------------------------------------
+def make_simplex(objectives, n):
+    "Points whose losses sum to 1: none dominates another, and for both packages about the worst that can come."
+    def make(small=False):
+        import numpy as np
+        return {"points": np.random.default_rng(7).dirichlet(np.ones(objectives), 20 if small else n)}
+    return make
+
+
+def ours_hv(method):
+    def job(d):
+        import numpy as np
+        from fairical_nb.hypervolume import volume
+        return volume(d["points"], np.ones(d["points"].shape[1]), method=method)._asdict()
+    return job
+
+
+def pymoo_hv(d):
+    import numpy as np
+    from pymoo.indicators.hv import HV
+    return {"value": float(HV(ref_point=np.ones(d["points"].shape[1]))(d["points"]))}
+
+
+def beyond_error(ours, reference):
+    "How far the values lie apart beyond four standard errors (none, if both are exact)."
+    return max(abs(ours["value"] - reference["value"]) - 4*ours["error"], 0.)
+
+
+# ---- a system too large to be held ---------------------------------------------------------------------------
+LARGE = ["acc", "eod+gender", "dpd+gender"]
+
+
+def make_large(small=False):
+    "25 models of a million samples, between accurate and fair."
+    import numpy as np
+    n, models, rng = (1000, 3, np.random.default_rng(8)) if small else (1_000_000, 25, np.random.default_rng(9))
+    y, gender = rng.integers(0, 2, n), rng.choice(["f", "m"], n)
+    lean = np.linspace(.5, 1, models)
+    return {"y": y, "gender": gender} | {f"model-{k}": 1/(1 + np.exp(-(2*s*(y - .5) + s*(gender == "m") + rng.normal(size=n)))) for k, s in enumerate(lean)}
+
+
+def large(d, front_only):
+    from fairical_nb.indicators import indicators
+    from fairical_nb.scores import Scores
+    from fairical_nb.solutions import a_posteriori
+    scores = Scores({k: v for k, v in d.items() if k.startswith("model")}, d["y"], {"gender": d["gender"]})
+    s = a_posteriori(scores, LARGE, front_only=front_only)
+    front = s if front_only else s.nondominated()
+    HV = indicators(front.points, front.directions)["HV"]
+    return {"points": len(s) + s.dropped.get("dominated", 0), "front": len(front), "HV": HV, "thresholds": float(front.frame["threshold"].sum())}
+
+
+def ours_large(d): return large(d, True)
+def all_points(d): return large(d, False)
+
+
 ROWS = {
     "solve_evaluate": Row("2 systems x 25 models x 3,000 samples x 3 objectives at 11 thresholds: solve and evaluate",
                           make_systems, ours_solve_evaluate, peer_solve_evaluate, peer=True,
@@ -178,6 +234,20 @@ ROWS = {
     "identical": Row("deduplication of 50,000 identical points", make_identical, ours_dedup, seconds=2, megabytes=200),
     "nondominated": Row("non-dominated rows of 1,000,000 points in 3-D", make_big_cloud, ours_nondominated,
                         pymoo_nondominated, reference_name="pymoo", ratio=5, same=widest, repeats=(3, 1)),
+    "hv_5": Row("hypervolume of 1,000 points in 5 objectives (both sides call moocore)", make_simplex(5, 1000), ours_hv("moocore"),
+                pymoo_hv, reference_name="pymoo", same=beyond_error),
+    "hv_6_pygmo": Row("hypervolume of 1,000 points in 6 objectives, exact by pygmo", make_simplex(6, 1000), ours_hv("pygmo"),
+                      ours_hv("moocore"), reference_name="moocore, exact", same=beyond_error, needs=("pygmo",), repeats=(3, 1)),
+    "hv_8_pygmo": Row("hypervolume of 150 points in 8 objectives, exact by pygmo", make_simplex(8, 150), ours_hv("pygmo"),
+                      ours_hv("moocore"), reference_name="moocore, exact", same=beyond_error, needs=("pygmo",), ratio=10, repeats=(3, 1)),
+    "hv_10_pygmo": Row("hypervolume of 70 points in 10 objectives, exact by pygmo", make_simplex(10, 70), ours_hv("pygmo"),
+                       ours_hv("moocore"), reference_name="moocore, exact", same=beyond_error, needs=("pygmo",), ratio=10, repeats=(3, 1)),
+    "hv_8_approx": Row("hypervolume of 150 points in 8 objectives, an estimate from 1,048,576 directions with its error; difference beyond 4 standard errors",
+                       make_simplex(8, 150), ours_hv("approx"), ours_hv("moocore"), reference_name="moocore, exact", same=beyond_error, repeats=(3, 1)),
+    "hv_10_approx": Row("hypervolume of 1,000 points in 10 objectives, an estimate: no exact way takes less than minutes",
+                        make_simplex(10, 1000), ours_hv("approx"), repeats=(1, 1)),
+    "large": Row("front of 25 models x 1,000,000 samples x 3 metrics at all thresholds, model by model", make_large, ours_large,
+                 all_points, reference_name="the same from one table of all points", same=widest, megabytes=1200, repeats=(1, 1)),
 }
 
 
