@@ -78,7 +78,7 @@ def test_max_form_becomes_the_hard_difference(n, groups, seed):
     if len({(a, b) for a, b in zip(y, g)}) != 2 * len(set(g)) or len(set(g)) < 2: return
     hard = sweep(y, expit(l[:, 0]), {"g": g}, ["eod+g"], thresholds=[.5]).iloc[0, 0]
     distances = [abs(soft_eod(l, label_gaps(y, g), T=t, form="max")[0][0] - hard) for t in (1e3, 1e7)]
-    assert distances[1] < 1e-9 and distances[1] <= distances[0]
+    assert distances[1] < 1e-9 and distances[1] <= distances[0] + 1e-12 # the judge is rounded to 14 decimals
 
 
 def test_scaling_logits_does_not_cheat_and_zero_is_finite():
