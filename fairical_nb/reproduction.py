@@ -209,7 +209,7 @@ def outcome(
     if len(table) > 20: return f"{artefact}: {len(table)} rows in {path.with_suffix('.csv').name} ({found['data in words']})"
     return f"{artefact} ({found['data in words']}):\n" + table[[c for c in table if not c.endswith(" sd")]].to_string(index=False, float_format="{:.2f}".format)
 
-# %% ../nbs/40_reproduction.ipynb #a6d03d30
+# %% ../nbs/40_reproduction.ipynb #31fb6d7b
 def reproduce(
     artefacts=(), # names; none: all that can run here
     parameters=None, # {name: value or text}
@@ -223,14 +223,14 @@ def reproduce(
     progress=False, # a bar over the cells of each notebook
 )->list: # of (artefact names, state before, entry of the book)
     "Run what is not done of the artefacts.\n\n    Raises ValueError and FileNotFoundError before anything runs, RunFailed naming notebook and cell."
-    todo = planned(artefacts, parameters, out=out, preset=preset)
-    before = ["forced" if force else state(j) for j in todo]
-    waiting = [j for j, s in zip(todo, before) if s != "done"]
-    if waiting and len(todo) > 1: report(f"{len(waiting)} of {len(todo)} runs to do" + _estimate(waiting, jobs))
+    wanted = planned(artefacts, parameters, out=out, preset=preset)
+    before = ["forced" if force else state(j) for j in wanted]
+    waiting = [j for j, s in zip(wanted, before) if s != "done"]
+    if waiting and len(wanted) > 1: report(f"{len(waiting)} of {len(wanted)} runs to do" + _estimate(waiting, jobs))
     _run_all(waiting, jobs, keep_going, report, progress and jobs == 1)
-    for j, s in zip(todo, before):
+    for j, s in zip(wanted, before):
         if s == "done": report("\n".join(filter(None, [f"{' '.join(j.names)}: up to date", *(outcome(n, out=j.out) for n in j.names)])))
-    return [(j.names, s, _entries()[_key(j)]) for j, s in zip(todo, before)]
+    return [(j.names, s, _entries()[_key(j)]) for j, s in zip(wanted, before)]
 
 # %% ../nbs/40_reproduction.ipynb #d0c68ed7
 def _run_all(waiting, jobs, keep_going, report, progress): # Jobs -> nothing; RunFailed
