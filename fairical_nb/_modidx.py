@@ -481,6 +481,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                        'fairical_nb/operating_points.py'),
                                               'fairical_nb.operating_points._number': ( 'operating_points.html#_number',
                                                                                         'fairical_nb/operating_points.py'),
+                                              'fairical_nb.operating_points._numbers_of': ( 'operating_points.html#_numbers_of',
+                                                                                            'fairical_nb/operating_points.py'),
                                               'fairical_nb.operating_points._summary': ( 'operating_points.html#_summary',
                                                                                          'fairical_nb/operating_points.py'),
                                               'fairical_nb.operating_points._threshold': ( 'operating_points.html#_threshold',

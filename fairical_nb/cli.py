@@ -16,7 +16,7 @@ import click
 
 from .files import replacing, root
 
-# %% ../nbs/41_cli.ipynb #4a08edec
+# %% ../nbs/41_cli.ipynb #d845becc
 class _Group(click.Group): # turns errors about the input into one line and status 2
     def invoke(self, ctx):
         from fairical_nb.paper import RunFailed
@@ -28,7 +28,7 @@ class _Group(click.Group): # turns errors about the input into one line and stat
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 sys.exit(1)
             except MemoryError: _stop(ValueError("more memory is needed than there is: fewer thresholds (-T), samples or systems"), 2)
-            except (ValueError, OSError) as e: _stop(e, 2)
+            except (ValueError, OSError, ImportError) as e: _stop(e, 2)
 
 def _stop(error, status): # one line on standard error
     text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) and error.strerror else str(error)
@@ -112,7 +112,7 @@ def _solved(scores_path, prior_path, metrics, thresholds, which, reading, option
             return loaded, solutions.a_posteriori(loaded, metrics, thresholds=thresholds, **options)
     except (ValueError, objectives.OneGroupWarning) as e: raise ValueError(f"{scores_path}{f'@{prior_path}' if prior_path else ''}: {e}") from None
 
-# %% ../nbs/41_cli.ipynb #aed2ff98
+# %% ../nbs/41_cli.ipynb #c0578dd2
 _reading = _options(
     click.option("--missing", type=click.Choice(["raise", "drop", "group"]), default="raise", show_default=True, help="Samples with a missing label."),
     click.option("--positive-label", help="Which ground-truth label is positive, if they are not 0 and 1."),
@@ -124,7 +124,8 @@ _judging = _options(
     click.option("--undefined", type=click.Choice(["nan", "zero", "fairical"]), default="nan", show_default=True, help="What 0/0 is."),
     click.option("--nan", type=click.Choice(["raise", "drop"]), default="raise", show_default=True, help="Operating points with an undefined metric."),
     click.option("--black-box/--white-box", "black_box", default=None, help="Take the scores as decisions, or as scores. [default: look]"),
-    click.option("--allow-one-sided", is_flag=True, help="Accept utility metrics that look at one class only."))
+    click.option("--allow-one-sided", is_flag=True, help="Accept utility metrics that look at one class only."),
+    click.option("--front-only", is_flag=True, help="Keep only the front and count the rest, for systems too large to be held."))
 
 # %% ../nbs/41_cli.ipynb #11f4bce0
 @main.command()
@@ -186,7 +187,7 @@ def _loaded(paths): # solutions files -> {stem: Solutions}, all with the same me
         if s.metrics != first: raise ValueError(f"{path}: has the metrics {s.metrics}, but {paths[0]} has {first}; compared systems need the same, in the same order")
     return found
 
-# %% ../nbs/41_cli.ipynb #c43a1903
+# %% ../nbs/41_cli.ipynb #e8a5fec3
 _drawing = _options(
     click.option("--bootstrap", type=click.IntRange(2), metavar="N", help="Add intervals from N draws of the samples; needs --scores."),
     click.option("--scores", "score_files", multiple=True, type=click.Path(path_type=Path), help="The scores that a system was measured on; once per SOLUTIONS file, in their order."),
@@ -200,14 +201,16 @@ _comparing = _options(
     click.option("--sigma", default=.01, show_default=True, help="Niche radius of UD."),
     click.option("--axis", "axes", multiple=True, help="An axis of the radar; repeat in order. [default: ONVG_rel ONVGR UD AS HV]"),
     click.option("--weight", "--weights", "weights", multiple=True, metavar="AXIS=NUMBER", help="Weight of an axis; repeat. [default: 1]"),
-    click.option("--leave-out", multiple=True, help="An axis to leave out, or 'uninformative'; repeat."))
+    click.option("--leave-out", multiple=True, help="An axis to leave out, or 'uninformative'; repeat."),
+    click.option("--hv-method", type=click.Choice(["auto", "moocore", "pygmo", "approx"]), default="auto", show_default=True, help="Hypervolume: exact (moocore, pygmo), an estimate, or what its size allows."))
 
-# %% ../nbs/41_cli.ipynb #ab2d46dc
+# %% ../nbs/41_cli.ipynb #a1a940cf
 def _settings(first, o): # Solutions, options -> arguments of `compare`, settings for the JSON
     from fairical_nb import indicators
     eps = o["eps"] if o["dedup"] else None
     nadir, ideal = _numbers(o["nadir"], "--nadir"), _numbers(o["ideal"], "--ideal")
     arguments = dict(dedup_eps=eps, dedup_method=o["dedup_method"], axes=o["axes"] or indicators.AXES, weights=_weights(o["weights"]), leave_out=o["leave_out"], nadir=nadir, ideal=ideal, sigma=o["sigma"])
+    if o["hv_method"] != "auto": arguments["hv_method"] = o["hv_method"]
     said = {"metrics": first.metrics, "directions": first.directions, "nadir": 1.0 if nadir is None else nadir, "ideal": 0.0 if ideal is None else ideal, "sigma": o["sigma"],
             "eps": eps, "dedup_method": o["dedup_method"], "leave_out": list(o["leave_out"])}
     return arguments, said

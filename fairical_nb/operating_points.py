@@ -85,19 +85,20 @@ def _chosen(s, best, at_most, at_least): # -> row number
     losses = [s.frame[m].to_numpy()[rows] * (1 if d == "min" else -1) for m, d in ordered]
     return int(rows[np.lexsort(losses[::-1])[0]])
 
-# %% ../nbs/07_operating_points.ipynb #59d16c6a
+# %% ../nbs/07_operating_points.ipynb #0f9eac00
 def _as_dict(s): # Solutions -> the JSON layout
     place = {m: i for i, m in enumerate(s.models)}
     finite = lambda t: t if np.isfinite(t) else "inf" if t > 0 else "-inf"
     meta = {"identifiers": [place[m] for m in s.frame["model"]], "identifier-names": [str(m) for m in s.models], "thresholds": [finite(t) for t in s.frame["threshold"].tolist()]}
     if s.samples: meta["samples"] = dict(s.samples)
+    if s.dropped: meta["left-out"] = dict(s.dropped)
     if s.black_boxes: meta["black-boxes"] = [str(m) for m in s.black_boxes]
     if s.prior_set: meta |= {"prior-solution-set": s.prior_set, "prior-solution-from": str(s.prior_from or "")}
     return {"points": {m: s.frame[m].tolist() for m in s.metrics}, "metadata": meta}
 
-# %% ../nbs/07_operating_points.ipynb #3778a9e1
+# %% ../nbs/07_operating_points.ipynb #6bc4b730
 def _whole(i, row): # 3 or 3.0 -> 3
-    if isinstance(i, bool) or not isinstance(i, (int, float)) or not np.isfinite(i) or i != int(i): raise ValueError(f"identifiers must be whole numbers, but row {row} is {i!r}")
+    if isinstance(i, bool) or not isinstance(i, (int, float)) or not abs(i) < 1e15 or i != int(i): raise ValueError(f"identifiers must be whole numbers, but row {row} is {str(i)[:20]}")
     return int(i)
 
 def _threshold(t, row): # number, "inf" or null (infinity) -> float
@@ -122,21 +123,27 @@ def _lists(obj): # the JSON layout -> points {metric: list}, metadata, identifie
     if len({len(v) for v in n.values()}) > 1: raise ValueError(f"all lists must be equally long, but the lengths are {({k: len(v) for k, v in n.items()})}")
     return points, meta, [_whole(i, row) for row, i in enumerate(meta["identifiers"])], [_threshold(t, row) for row, t in enumerate(thresholds)]
 
-# %% ../nbs/07_operating_points.ipynb #29638a8e
+# %% ../nbs/07_operating_points.ipynb #047b4dc2
+def _numbers_of(meta, key): # metadata, "samples" or "left-out" -> {word: whole number}, {} when absent
+    found = meta.get(key) or {}
+    if not isinstance(found, dict) or not all(type(v) is int and v >= 0 for v in found.values()): raise ValueError(f"{key} must hold whole numbers by name, but it is {str(found)[:60]!r}")
+    return dict(found)
+
+# %% ../nbs/07_operating_points.ipynb #f935fce4
 def _from_dict(cls, obj): # the JSON layout -> Solutions
     points, meta, ids, thresholds = _lists(obj)
     names = meta.get("identifier-names")
     if names is None: names = {i: f"model-{i}" for i in ids} # only those that occur
-    elif not isinstance(names, list) or not all(isinstance(k, (str, int)) for k in names): raise ValueError(f"identifier-names must be a list of names, but it is {str(names)[:40]!r}")
+    elif not isinstance(names, list) or not all(isinstance(k, (str, int)) and not isinstance(k, bool) for k in names): raise ValueError(f"identifier-names must be a list of names, but it is {str(names)[:40]!r}")
     outside = [i for i in ids if not 0 <= i < (len(names) if isinstance(names, list) else np.inf)]
     if outside: raise ValueError(f"identifiers point into {len(names)} identifier-names, but one is {outside[0]}")
     columns = {"model": np.array([str(names[i]) for i in ids], dtype=object), "threshold": np.array(thresholds, dtype=float)}
     frame = pd.DataFrame(columns | {m: np.array([_number(v, m, row) for row, v in enumerate(vs)], dtype=float) for m, vs in points.items()})
     boxes = meta.get("black-boxes", [])
     if not isinstance(boxes, list): raise ValueError(f"black-boxes must be a list of names, but it is {str(boxes)[:40]!r}")
-    samples = meta.get("samples") or {}
-    if samples and not (isinstance(samples, dict) and all(type(samples.get(k)) is int for k in ("n", "dropped"))): raise ValueError(f"samples must hold the whole numbers n and dropped, but it is {str(samples)[:60]!r}")
-    return cls(frame, tuple(map(str, boxes)), {}, meta.get("prior-solution-set"), meta.get("prior-solution-from"), samples)
+    samples, dropped = _numbers_of(meta, "samples"), _numbers_of(meta, "left-out")
+    if samples and set(samples) != {"n", "dropped"}: raise ValueError(f"samples must hold n and dropped, but it holds {list(samples)}")
+    return cls(frame, tuple(map(str, boxes)), dropped, meta.get("prior-solution-set"), meta.get("prior-solution-from"), samples)
 
 # %% ../nbs/07_operating_points.ipynb #e33709ac
 class _Cuts(_Table):

@@ -19,7 +19,7 @@ def _cell(value, column, digits, marked): # one entry in words
     if pd.isna(value): return "undefined"
     return (f"{int(value)}" if column == "ONVG" else f"{value:.{digits}f}") + "*" * marked
 
-# %% ../nbs/06_tables.ipynb #caf8c92c
+# %% ../nbs/06_tables.ipynb #fb719921
 def formatted(
     table, # DataFrame of `compare`
     fmt="text", # "text", "markdown", "latex", "html", "json", or any format of the package tabulate
@@ -36,13 +36,15 @@ def formatted(
     body = [[s, *(_cell(v, c, digits, c in one.get(s, ())) for c, v in row.items())] for s, row in shown.iterrows()]
     text = tabulate.tabulate(body, [table.index.name or "system", *shown.columns], tablefmt=style, disable_numparse=True, colalign=["left"] + ["right"] * shown.shape[1])
     marked = any(c.endswith("*") for row in body for c in row[1:]) and style in ("simple", "github", "plain", "pipe")
+    errors = table.attrs.get("HV_error") or {}
+    if errors and fmt not in ("html", "latex"): text += "\n\n" + "; ".join(f"HV of {s} is an estimate, standard error {e:.1g}" for s, e in errors.items())
     return text + marked * "\n\n* one front point: UD is 1 and OS and AS are 0 by convention, they carry no information"
 
-# %% ../nbs/06_tables.ipynb #6488b488
+# %% ../nbs/06_tables.ipynb #14980bb0
 def as_json(
     table, # DataFrame of `compare`
 )->str: # {"systems": {name: {indicator: value or null}}, "axes": ..., "weights": ..., "uninformative": ..., "settings": ...}
     "A table of systems as strict JSON."
     plain = lambda v: None if pd.isna(v) else int(v) if isinstance(v, (int, np.integer)) else float(v)
     rows = {str(s): {c: plain(table.at[s, c]) for c in table} for s in table.index}
-    return json_text({"systems": rows, **{k: table.attrs[k] for k in ("axes", "weights", "uninformative", "settings") if k in table.attrs}})
+    return json_text({"systems": rows, **{k: table.attrs[k] for k in ("axes", "weights", "uninformative", "HV_error", "settings") if k in table.attrs and (k != "HV_error" or table.attrs[k])}})
