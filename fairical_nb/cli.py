@@ -127,18 +127,20 @@ _judging = _options(
     click.option("--allow-one-sided", is_flag=True, help="Accept utility metrics that look at one class only."),
     click.option("--front-only", is_flag=True, help="Keep only the front and count the rest, for systems too large to be held."))
 
-# %% ../nbs/41_cli.ipynb #11f4bce0
+# %% ../nbs/41_cli.ipynb #b4378ca6
 @main.command()
 @click.argument("systems", metavar="SCORES[@PRIOR]...", nargs=-1, required=True)
 @click.option("-m", "--metric", "metrics", multiple=True, default=("acc", "eod+gender"), show_default=True, help="An axis; repeat in order. acc, f1, ..., eod+ATTR, dpd+ATTR, minmaxd+UTIL+ATTR; ATTR may be joint: gender&race.")
 @click.option("-T", "--thresholds", type=click.IntRange(2, 1_000_001), help="This many equally spaced thresholds from 0 to 1. [default: every score]")
 @click.option("--ds/--nds", "dominated", default=None, help="A priori: apply only the prior's dominated (--ds) or non-dominated (--nds) points. [default: all]")
 @click.option("-o", "--output-path", type=click.Path(path_type=Path), default=".", show_default=True, help="Folder for the solutions.")
+@click.option("--nulls", type=click.IntRange(20), metavar="N", help="Also print each front with the null of its gaps, from N permutations of the groups.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the permutations.")
 @_judging
 @_reading
 @_dedup
 @_verbose
-def solve(systems, metrics, thresholds, dominated, output_path, dedup, eps, dedup_method, verbose, missing, positive_label, y, models, attributes, weight, **judging):
+def solve(systems, metrics, thresholds, dominated, output_path, nulls, seed, dedup, eps, dedup_method, verbose, missing, positive_label, y, models, attributes, weight, **judging):
     "Find the operating points of systems from their scores."
     import numpy as np
     jobs = _jobs(systems, output_path)
@@ -150,13 +152,15 @@ def solve(systems, metrics, thresholds, dominated, output_path, dedup, eps, dedu
         found[out] = scores, s.deduplicate(eps=eps, method=dedup_method) if dedup else s
     with contextlib.ExitStack() as stack: # all are written before the first takes its place
         for out, (_, s) in found.items(): s.save(stack.enter_context(replacing(output_path / out)))
-    for out, (scores, s) in found.items(): _tell(output_path / out, scores, s, verbose)
+    for out, (scores, s) in found.items(): _tell(output_path / out, scores, s, verbose, nulls, seed)
 
-# %% ../nbs/41_cli.ipynb #a9acfeb4
-def _tell(name, scores, solutions, verbose): # what was found, on standard error
+# %% ../nbs/41_cli.ipynb #a23c7348
+def _tell(name, scores, solutions, verbose, permutations=None, seed=0): # what was found, on standard error
+    from fairical_nb.nulls import beside
     from fairical_nb.objectives import group_sizes
     click.echo(f"{name}: {solutions}", err=True)
     if verbose: click.echo(group_sizes(scores, solutions.metrics).round(3).to_string(index=False), err=True)
+    if permutations: click.echo(beside(scores, solutions.nondominated(), permutations=permutations, seed=seed).round(4).to_string(index=False), err=True)
     if verbose > 1: click.echo(f"{name}: {scores}; black boxes: {', '.join(solutions.black_boxes) or 'none'}", err=True)
 
 # %% ../nbs/41_cli.ipynb #98cfaa9d

@@ -66,3 +66,11 @@ def test_orders_are_all_shown(folder):
     assert len(found["orders"]) == len(orders(5)) == 12 and set(found["order_range"]) == {"a", "b"}
     text = run("a.json", "b.json", "--orders").stdout
     assert text.count("-ONVGR") + text.count("ONVGR-") >= 12
+
+
+def test_solve_prints_the_null_beside_each_gap(folder):
+    texts = [CliRunner().invoke(main, ["solve", "a_scores.json", "-m", "acc", "-m", "eod+sex", "-o", "out", "--nulls", "50", "--seed", str(s)]) for s in (0, 0, 1)]
+    assert all(t.exit_code == 0 and t.stdout == "" for t in texts)
+    head = texts[0].stderr.splitlines()[1].split()
+    assert "eod+sex" in head and head.count("null") == 1 and head.count("p") == 1
+    assert texts[0].stderr == texts[1].stderr and len(texts[0].stderr.splitlines()) == 2 + len(Solutions.load("out/a_scores.json").nondominated())
