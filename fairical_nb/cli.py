@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['main', 'solve', 'evaluate', 'pareto', 'reproduce']
 
-# %% ../nbs/41_cli.ipynb #c1715291
+# %% ../nbs/41_cli.ipynb #6d5a568d
 import contextlib
 import os
 import sys
@@ -14,16 +14,14 @@ from pathlib import Path
 
 import click
 
-from .files import replacing, root
+from .files import replacing
 
-# %% ../nbs/41_cli.ipynb #d845becc
+# %% ../nbs/41_cli.ipynb #56dbf721
 class _Group(click.Group): # turns errors about the input into one line and status 2
     def invoke(self, ctx):
-        from fairical_nb.paper import RunFailed
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: click.echo(f"Warning: {message}", err=True)
             try: return super().invoke(ctx)
-            except RunFailed as e: _stop(e, 1)
             except BrokenPipeError: # the reader of our output has gone, as in `... | head`
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 sys.exit(1)
@@ -154,13 +152,15 @@ def solve(systems, metrics, thresholds, dominated, output_path, nulls, seed, ded
         for out, (_, s) in found.items(): s.save(stack.enter_context(replacing(output_path / out)))
     for out, (scores, s) in found.items(): _tell(output_path / out, scores, s, verbose, nulls, seed)
 
-# %% ../nbs/41_cli.ipynb #a23c7348
+# %% ../nbs/41_cli.ipynb #22d8eeba
 def _tell(name, scores, solutions, verbose, permutations=None, seed=0): # what was found, on standard error
-    from fairical_nb.nulls import beside
-    from fairical_nb.objectives import group_sizes
     click.echo(f"{name}: {solutions}", err=True)
-    if verbose: click.echo(group_sizes(scores, solutions.metrics).round(3).to_string(index=False), err=True)
-    if permutations: click.echo(beside(scores, solutions.nondominated(), permutations=permutations, seed=seed).round(4).to_string(index=False), err=True)
+    if verbose:
+        from fairical_nb.objectives import group_sizes
+        click.echo(group_sizes(scores, solutions.metrics).round(3).to_string(index=False), err=True)
+    if permutations:
+        from fairical_nb.nulls import beside
+        click.echo(beside(scores, solutions.nondominated(), permutations=permutations, seed=seed).round(4).to_string(index=False), err=True)
     if verbose > 1: click.echo(f"{name}: {scores}; black boxes: {', '.join(solutions.black_boxes) or 'none'}", err=True)
 
 # %% ../nbs/41_cli.ipynb #98cfaa9d
@@ -264,11 +264,11 @@ def _with_orders(text, table, fmt, digits): # the areas under every order below 
     if fmt == "json": return files.json_text(json.loads(text) | orders.orders_dict(table))
     return text + "\n\n" + orders.orders_report(table, fmt, digits=digits)
 
-# %% ../nbs/41_cli.ipynb #7df6ef68
+# %% ../nbs/41_cli.ipynb #991f7ff0
 def _draw_radar(table, path, replicates=None, level=.95, method="percentile"): # the radar chart of `compare`'s table into a file, with whiskers if there are replicates
     import matplotlib.pyplot as plt
     import pandas as pd
-    from fairical_nb import figures, radar, whiskers
+    from fairical_nb import figures, radar
     if path.suffix.lower() not in (".png", ".svg", ".pdf"): raise ValueError(f"{path}: the radar chart is written as .png, .svg or .pdf")
     axes = table.attrs["axes"]
     radii = pd.DataFrame.from_dict(table.attrs["radii"], orient="index").assign(area=table["area"])
@@ -276,6 +276,7 @@ def _draw_radar(table, path, replicates=None, level=.95, method="percentile"): #
     with plt.rc_context(figures.PAPER):
         ax, words = radar.radar(radii, axes=axes), radar.describe_radar(radii, axes=axes)
         if replicates is not None:
+            from fairical_nb import whiskers
             whiskers.radar_whiskers(replicates, ax, systems=list(radii.index), level=level, method=method)
             words += " " + whiskers.describe_limits(replicates, level=level, method=method)
         figures.save_figure(ax.figure, path, words)
@@ -341,7 +342,7 @@ def _draw_turned(systems, path, hide_ds): # {name: Solutions} of three metrics -
     except ImportError as e: raise ValueError(f"--turn: {e}") from None
     with replacing(path) as part: part.write_text(fronts_turned.as_page(figure), encoding="utf-8")
 
-# %% ../nbs/41_cli.ipynb #d6f511e7
+# %% ../nbs/41_cli.ipynb #f6b419e1
 @main.command()
 @click.argument("artefacts", nargs=-1)
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter of the notebook; repeat.")
@@ -362,6 +363,7 @@ def reproduce(artefacts, parameters, output_path, listed, preset, jobs, force, k
         for name, row in reproduction.listing(artefacts, given, out=output_path, preset=preset).iterrows(): click.echo(f"{name:28} {row['state']:8} {row['notebook']}  {row['parameters']}  {row['note']}".rstrip())
         return
     try: reproduction.reproduce(artefacts, given, out=output_path, preset=preset, jobs=jobs, force=force, keep_going=keep_going, report=click.echo, progress=sys.stderr.isatty())
+    except reproduction.RunFailed as e: _stop(e, 1)
     except KeyboardInterrupt: raise click.ClickException("interrupted; finished runs are kept, and the same command does the rest") from None
     page = summary.report(output_path or reproduction.results_folder(given), preset=preset)[1]
     click.echo(f"Tables and figures: {page.parent}; all on one page: {page}")

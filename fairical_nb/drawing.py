@@ -6,13 +6,12 @@
 __all__ = ['System', 'LARGE', 'MIDDLE', 'SMALL', 'MANY', 'FEW', 'read', 'faint', 'all_boxes', 'marks', 'axis_label', 'crowd',
            'legend_name', 'legend_room', 'legend_outside', 'new_axes', 'describe']
 
-# %% ../nbs/08_drawing.ipynb #d13a128e
+# %% ../nbs/08_drawing.ipynb #bdc12a92
 import textwrap
 from collections import namedtuple
 
 import numpy as np
 from matplotlib import pyplot as plt
-from matplotlib.lines import Line2D
 
 from .dominance import checked_points, nondominated
 from .figures import legend, style

@@ -16,8 +16,9 @@ from .dedup import representatives
 from .dominance import bounds, checked_points, minimised, nondominated, spreads, uniformity
 from .hypervolume import SAMPLES, ApproximateWarning, volume
 
-# %% ../nbs/06_indicators.ipynb #d9e28fa5
+# %% ../nbs/06_indicators.ipynb #d38a0797
 def _six(x, directions, r, z, sigma, hv): # checked points (n, N), nadir and ideal (N,), options of `volume` -> the indicators, and HV_error if HV is an estimate
+    if not sigma > 0: raise ValueError(f"sigma must be > 0, but it is {sigma!r}")
     if not len(x): return dict(HV=0.0, ONVG=0, ONVGR=np.nan, UD=np.nan, OS=np.nan, AS=np.nan)
     front = minimised(x[nondominated(x, directions)], directions)
     OS, AS = spreads(front, r, z)
@@ -42,7 +43,7 @@ def _without_share(systems): # {name: points} -> {"ONVGR": NaN} if one of them i
     warnings.warn(f"only the front is there, without its dominated points: {said}. How many of them differ is not known, so ONVGR is NaN; for an area pass leave_out='ONVGR'", FrontOnlyWarning, stacklevel=3)
     return {"ONVGR": np.nan}
 
-# %% ../nbs/06_indicators.ipynb #373c10ff
+# %% ../nbs/06_indicators.ipynb #f5f77112
 def indicators(
     points, # (n, N) metric values of one system's operating points, N >= 2
     directions, # (N,) "max" or "min"
@@ -56,7 +57,6 @@ def indicators(
 )->dict: # HV, ONVG, ONVGR, UD, OS, AS; more is better in each; NaN where undefined (no points); HV_error if HV is an estimate
     "The six indicators of one system, on the rows as given.\n\n    Raises ValueError for NaN, values outside [0, 1] without both bounds, one objective; warns (ApproximateWarning) when HV is an estimate. Source: the paper, Eq. 1 to 8."
     x, hv = checked_points(points, directions), dict(method=hv_method, samples=hv_samples, seed=hv_seed)
-    if not sigma > 0: raise ValueError(f"sigma must be > 0, but it is {sigma!r}")
     found = _six(x, directions, *bounds(minimised(x, directions), nadir, ideal), sigma, hv)
     _warn_of_estimates({"": (found["HV"], found["HV_error"])} if "HV_error" in found else {}, hv)
     return found | _without_share({"": points})
@@ -84,14 +84,13 @@ class EmptySystemWarning(UserWarning): "A system without operating points: its i
 def _warn_of_empty(names): # systems without points
     if len(names): warnings.warn(f"no operating points: {', '.join(map(str, names))}; HV and ONVG are 0, the rest and the area are NaN", EmptySystemWarning, stacklevel=3)
 
-# %% ../nbs/06_indicators.ipynb #d7f5750c
+# %% ../nbs/06_indicators.ipynb #7a430c23
 def _row(name, points, directions, eps, method, axes, nadir, ideal, sigma, hv): # one system -> {indicator: value}
     try:
         x = checked_points(points, directions)
         if eps is not None: x = x[representatives(x, eps=eps, method=method)]
         losses = minimised(x, directions)
         limits = bounds(losses, nadir, ideal)
-        if not sigma > 0: raise ValueError(f"sigma must be > 0, but it is {sigma!r}")
         found, front = _six(x, directions, *limits, sigma, hv), losses[nondominated(x, directions)]
         if _left_out(points): found["ONVGR"] = np.nan
         return found | {a: float(INDICATORS[a][0](front, losses, *limits)) if len(front) else np.nan for a in axes if a in INDICATORS}
