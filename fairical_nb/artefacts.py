@@ -19,11 +19,13 @@ from .files import replacing, root, write_json
 
 # %% ../nbs/40_artefacts.ipynb #4d19475e
 def published(
-    name, # such as "table10b", "table14c_mbrset" or "figures"
+    name, # such as "table10b", "table14c_mbrset" or "figures"; "benchmark" or "debias" of the second paper
+    *,
+    paper="fairical", # "fairical", the first paper, or "holofair", the second
 )->pd.DataFrame: # text, as printed; index: the first column
-    "A printed table of the first paper, from data/published."
-    path = root() / "data" / "published" / f"fairical_{name}.csv"
-    if not path.is_file(): raise FileNotFoundError(f"{path}: no such printed table; there are {', '.join(sorted(f.stem[9:] for f in path.parent.glob('fairical_*.csv')))}")
+    "A printed table of a paper, from data/published."
+    path = root() / "data" / "published" / f"{paper}_{name}.csv"
+    if not path.is_file(): raise FileNotFoundError(f"{path}: no such printed table; there are {', '.join(sorted(f.stem.partition('_')[2] for f in path.parent.glob(f'{paper}_*.csv')))}")
     table = pd.read_csv(path, dtype=str)
     return table.set_index(table.columns[0])
 

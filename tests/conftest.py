@@ -1,4 +1,4 @@
-"Settings for all tests: repeatable hypothesis runs, pictures without a screen, and no reading of the user's own Jupyter settings."
+"Settings for all tests: repeatable hypothesis runs, one thread, no model hub, pictures without a screen, and no reading of the user's own Jupyter settings."
 import os
 from pathlib import Path
 
@@ -6,6 +6,9 @@ import pytest
 from hypothesis import settings
 
 os.environ["MPLBACKEND"] = "Agg"
+for threads in ("OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(threads, "1")  # two workers with two threads each spin more than they compute
+os.environ["HF_HUB_OFFLINE"] = "1"
 settings.register_profile("repeatable", deadline=None, derandomize=True)
 settings.register_profile("searching", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
