@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes .venv as lock.txt and settings.ini say, and does nothing when it is already so.
 #   environment.sh          packages of the lock, then the project itself
+#   LIGHT=1 environment.sh  the same from lock-light.txt: without torch, for Part I and MGBI; a full .venv serves too
 #   environment.sh EXTRA    the same, then the packages of one extra of settings.ini
 #   environment.sh python   only print the Python that would be used
 # .venv/.packages and .venv/.project say what a finished step installed; a step that was cut short leaves neither.
@@ -32,22 +33,27 @@ install() { # pip, quiet but for errors; $1 says what is installed
 }
 
 [ "${1:-}" = python ] && { choose; exit; }
-packages="$(cksum < requirements/lock.txt) $PWD"
+lock=requirements/lock.txt size="some minutes and 7 GB (LIGHT=1 before the command leaves torch out: a minute and 1 GB)"
+packages="$(cksum < $lock) $PWD"
 project="$(cat settings.ini setup.py pyproject.toml | cksum) $PWD"
 have() { [ "$(cat ".venv/.$1" 2>/dev/null)" = "$2" ]; }
+if [ -n "${LIGHT:-}" ] && ! have packages "$packages"; then
+    lock=requirements/lock-light.txt size="about a minute and 1 GB"
+    packages="$(cksum < $lock) $PWD"
+fi
 
 if ! have packages "$packages" || ! .venv/bin/python -c '' 2>/dev/null; then
     rm -f .venv/.packages .venv/.project .venv/.extra-*
     if [ -e .venv/.begun ] || ! .venv/bin/python -c '' 2>/dev/null; then
         python=$(choose)
-        say "Setting up .venv with $("$python" -V): about a minute and 1 GB, once."
+        say "Setting up .venv with $("$python" -V): $size, once."
         rm -rf .venv && mkdir .venv && touch .venv/.begun
         "$python" -m venv .venv || die "$python could not make .venv: see above. Mend it or name another: PYTHON=/path/to/python$need, $again."
     else
         fit .venv/bin/python || die "Your .venv does not fit ($why; >= $need is needed): move it away, $again."
-        say "Installing the packages of requirements/lock.txt into your .venv."
+        say "Installing the packages of $lock into your .venv."
     fi
-    install "packages of requirements/lock.txt" --require-hashes -r requirements/lock.txt
+    install "packages of $lock" --require-hashes -r "$lock"
     echo "$packages" > .venv/.packages
 fi
 if ! have project "$project"; then

@@ -25,7 +25,7 @@ class Checkout:
     def __init__(self, folder):
         self.folder, self.log = folder / "checkout", folder / "log"
         (self.folder / "requirements").mkdir(parents=True)
-        for name in ("settings.ini", "setup.py", "pyproject.toml", "requirements/environment.sh", "requirements/lock.txt"):
+        for name in ("settings.ini", "setup.py", "pyproject.toml", "requirements/environment.sh", "requirements/lock.txt", "requirements/lock-light.txt"):
             shutil.copy2(ROOT / name, self.folder / name)
 
     def python(self, version="3.12", venv="true", name="python"):
@@ -44,6 +44,7 @@ class Checkout:
 
 
 PACKAGES = "--require-hashes -r requirements/lock.txt"
+LIGHT = "--require-hashes -r requirements/lock-light.txt"
 PROJECT = "--no-deps --no-build-isolation -e ."
 
 
@@ -65,6 +66,13 @@ def test_a_changed_lock_starts_anew_and_changed_settings_reinstall_the_project(c
     with (checkout.folder / "requirements" / "lock.txt").open("a") as f:
         f.write("# newer\n")
     assert checkout.set_up()[::2] == (0, ["venv", PACKAGES, PROJECT])
+
+
+def test_a_light_environment_becomes_full_when_asked_and_a_full_one_serves_as_light(checkout):
+    assert checkout.set_up(LIGHT="1")[::2] == (0, ["venv", LIGHT, PROJECT])
+    assert checkout.set_up(LIGHT="1") == (0, "", [])
+    assert checkout.set_up()[::2] == (0, ["venv", PACKAGES, PROJECT])
+    assert checkout.set_up(LIGHT="1") == (0, "", [])
 
 
 def test_a_moved_checkout_is_set_up_anew(checkout):

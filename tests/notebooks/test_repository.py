@@ -127,8 +127,12 @@ def test_large_files_hook(tmp_path, size, ok):
 
 # The lock
 
-LOCK = (ROOT / "requirements" / "lock.txt").read_text(encoding="utf-8")
-PINNED = {n.lower(): v for n, v in re.findall(r"^([\w.-]+)==(\S+)", LOCK, re.M)}
+def pinned(lock):
+    return {n.lower(): v for n, v in re.findall(r"^([\w.-]+)==(\S+)", lock, re.M)}
+
+
+LOCK, LIGHT = ((ROOT / "requirements" / name).read_text(encoding="utf-8") for name in ("lock.txt", "lock-light.txt"))
+PINNED = pinned(LOCK)
 
 
 def lock_maker():
@@ -138,18 +142,25 @@ def lock_maker():
     return module
 
 
-def test_lock_covers_what_settings_ask_for():
-    wanted, _ = lock_maker().wanted()
-    assert {Requirement(w).name for w in wanted} >= names("requirements") | names("compare_requirements") | names("data_requirements") | {"nbdev", "pytest", "setuptools"}
+@pytest.mark.parametrize("lock, light", [(LOCK, False), (LIGHT, True)], ids=["full", "light"])
+def test_lock_covers_what_settings_ask_for(lock, light):
+    wanted, _ = lock_maker().wanted(light=light)
+    extras = ["requirements", "compare_requirements", "data_requirements", *([] if light else ["t2i_requirements"])]
+    assert {Requirement(w).name for w in wanted} >= set().union(*map(names, extras)) | {"nbdev", "pytest", "setuptools"}
     for need in map(Requirement, wanted):
-        assert need.specifier.contains(PINNED[need.name.lower()]), f"{need}: run make lock"
+        assert need.specifier.contains(pinned(lock)[need.name.lower()]), f"{need}: run make lock"
 
 
-def test_lock_is_hashed_without_torch_and_names_no_place():
-    entries = re.split(r"^(?=[\w.-]+==)", LOCK, flags=re.M)[1:]
-    assert len(entries) == len(PINNED) and all("--hash=sha256:" in e for e in entries)
-    assert not any(n.startswith(("torch", "nvidia", "triton", "snakemake")) for n in PINNED)
-    assert "://" not in LOCK and "--index" not in LOCK and "--find-links" not in LOCK
+@pytest.mark.parametrize("lock", [LOCK, LIGHT], ids=["full", "light"])
+def test_lock_is_hashed_and_names_no_place(lock):
+    entries = re.split(r"^(?=[\w.-]+==)", lock, flags=re.M)[1:]
+    assert len(entries) == len(pinned(lock)) and all("--hash=sha256:" in e for e in entries)
+    assert "://" not in lock and "--index" not in lock and "--find-links" not in lock and "snakemake" not in pinned(lock)
+
+
+def test_light_lock_is_the_part_without_torch():
+    assert pinned(LIGHT).items() < PINNED.items()
+    assert not any(n.startswith(("torch", "nvidia", "triton")) for n in pinned(LIGHT))
 
 
 def test_what_runs_is_what_the_lock_says():
