@@ -74,10 +74,12 @@ def _parts(folder): # -> DataFrame of text, number of broken lines
     return table.reindex(columns=[*COLUMNS, *(c for c in table if c not in COLUMNS)], fill_value=""), broken
 
 # %% ../nbs/23_albums.ipynb #a1b0d021
-def _latest(table, folder): # one row per image, the last one said
+def _latest(table, folder): # one row per image: the last line without an error, or the last error
     same = table.groupby("image")[["prompt_id", "prompt", "trigger", "seed", "model"]].nunique().max(axis=1)
     if (same > 1).any(): raise ValueError(f"{folder}: the manifest gives {int((same > 1).sum())} image(s) two origins, first {same.index[same > 1][0]!r}: an image has one prompt, seed and model")
-    return table.drop_duplicates("image", keep="last").reset_index(drop=True)
+    first = table.drop_duplicates("image")["image"] # the order stays that of the first mention
+    best = table.iloc[np.argsort(table["error"] == "", kind="stable")].drop_duplicates("image", keep="last")
+    return best.set_index("image", drop=False).loc[first].reset_index(drop=True)
 
 # %% ../nbs/23_albums.ipynb #a1b0d023
 def _state(folder, row, check): # of one image
