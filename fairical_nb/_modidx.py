@@ -874,6 +874,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                       'fairical_nb.training._batches': ('training.html#_batches', 'fairical_nb/training.py'),
                                       'fairical_nb.training._due': ('training.html#_due', 'fairical_nb/training.py'),
                                       'fairical_nb.training._groups': ('training.html#_groups', 'fairical_nb/training.py'),
+                                      'fairical_nb.training._in_terminal': ('training.html#_in_terminal', 'fairical_nb/training.py'),
                                       'fairical_nb.training._kept': ('training.html#_kept', 'fairical_nb/training.py'),
                                       'fairical_nb.training._moved': ('training.html#_moved', 'fairical_nb/training.py'),
                                       'fairical_nb.training._one_of': ('training.html#_one_of', 'fairical_nb/training.py'),
