@@ -43,16 +43,17 @@ def gratings(
     size, # side of the picture in pixels
     *,
     period=5, # of the waves, in pixels, above 2
+    kinds=range(5), # (m,) race codes
     phase=None, # (m, 2) turns in [0, 1) along x and y; None: fixed to the middle of the picture
-)->np.ndarray: # (m, 5, size, size), m = 1 without phases; mean 0, mean square 1/2, highest value 1 or 1.41
-    "The five textures, one per race code.\n\n    Raises ValueError when the period is not above 2 pixels, which a grid cannot show."
+)->np.ndarray: # (m, size, size); mean about 0, mean square about 1/2, at most 1.42
+    "The textures, by default the five, one per race code.\n\n    Raises ValueError when the period is not above 2 pixels, which a grid cannot show."
     if not period > 2: raise ValueError(f"period must be above 2 pixels, but it is {period}")
-    t = (np.arange(size) - (size - 1) / 2) / period
-    turns = np.zeros((1, 1, 2)) if phase is None else np.asarray(phase)[:, None, :]
-    along = [np.cos(2 * np.pi * (way[:, None] * t + turns[..., j, None])) for j, way in enumerate((np.cos(ANGLES), np.sin(ANGLES)))]
-    strength = np.array([1, 2 ** .5, 2 ** .5, 2 ** .5, 1])[:, None, None]
-    if phase is not None: along[0][:, 4], along[1][:, 0] = 1, 1 # stripes do not change along themselves
-    return strength * along[0][..., None, :] * along[1][..., :, None]
+    t, kinds = (np.arange(size) - (size - 1) / 2) / period, np.asarray(kinds)
+    turns, along = np.zeros((1, 2)) if phase is None else np.asarray(phase), []
+    for j, way in enumerate((np.cos(ANGLES[kinds]), np.sin(ANGLES[kinds]))):
+        along.append(np.cos(2 * np.pi * (way[:, None] * t + np.where(way > 1e-9, turns[:, j], 0)[:, None])))
+    along[0] = along[0] * np.where(kinds % 4 == 0, 1, 2 ** .5)[:, None]
+    return along[0][:, None, :] * along[1][:, :, None]
 
 # %% ../nbs/01_standins_glyphs.ipynb #b0100022
 RINGS = (.72, .48, .24) # radii, as shares of the glyph's
@@ -65,13 +66,13 @@ def _shape(x, y, R, square): # (n, size, size) pixels from the centre, (n, 1, 1)
 
 # %% ../nbs/01_standins_glyphs.ipynb #b0100024
 PAINTS = np.array([[.85, .40, .40], [.80, .75, .30], [.40, .75, .40], [.35, .75, .80], [.40, .50, .90], [.70, .45, .85]], dtype=np.float32) # one per colour
-def _draw(codes, u, waves, texture, jitter, gradient): # {column: (n,)}, (n, 7) in [-1, 1], (n, size, size) -> (n, size, size, 3)
+def _draw(codes, u, waves, texture, jitter, gradient): # {column: (n,)}, (n, 6) in [-1, 1], (n, size, size) -> (n, size, size, 3)
     size, cell = waves.shape[-1], lambda v: v[:, None, None]
     t = np.arange(size, dtype=np.float32) - np.float32((size - 1) / 2)
     x, y = t[None, None, :] - cell(jitter * size * u[:, 0]), t[None, :, None] - cell(jitter * size * u[:, 1])
     R, width = cell(.40 * size * (1 + jitter * u[:, 2])), .055 * size
     edge, r = _shape(x, y, R, cell(codes["gender"] == 1))
-    fill = cell(.45 + .06 * u[:, 3]) + texture * waves
+    fill = cell(.45 + jitter * u[:, 3]) + texture * waves
     for k, at in enumerate(RINGS): fill = fill + .3 * _band(r - at * R, width) * cell(codes["age"] >= k)
     outline = _band(edge, width)
     glyph, cover = fill + outline * (.08 - fill), np.maximum(np.clip(.5 - edge, 0, 1), outline)[..., None]
@@ -97,7 +98,7 @@ def portraits(
     period=5, # of the grating, in pixels
     aligned=True, # True: its phase hangs on the pixel grid; False: random per picture, harder
     noise=.03, # standard deviation per pixel and channel
-    jitter=.04, # largest shift, and largest change of radius, as shares of the size and the radius
+    jitter=.04, # largest shift, change of radius and change of grey, as shares of the size, the radius and full brightness
     gradient=.08, # largest change of brightness from one end of the picture to the other
     seed=0, # same seed and labels, same pictures
 )->np.ndarray: # (N, size, size, 3) float32 in [0, 1]
@@ -106,12 +107,11 @@ def portraits(
     for name, (value, least) in low.items():
         if not value >= least: raise ValueError(f"{name} must be at least {least}, but it is {value}")
     codes, (lots, grain) = _codes(labels), [np.random.default_rng([seed, k]) for k in (0, 1)]
-    u = lots.random((len(labels), 9)).astype(np.float32)
+    u = lots.random((len(labels), 8)).astype(np.float32)
     pictures = np.empty((len(u), size, size, 3), dtype=np.float32)
     for at in range(0, len(u), 512):
         rows = slice(at, at + 512)
-        waves = gratings(size, period=period, phase=None if aligned else u[rows, 7:])
-        waves = waves[np.arange(len(waves)) if not aligned else 0, codes["race"][rows]].astype(np.float32)
-        drawn = _draw({c: k[rows] for c, k in codes.items()}, 2 * u[rows, :7] - 1, waves, texture, jitter, gradient)
+        waves = gratings(size, period=period, kinds=codes["race"][rows], phase=None if aligned else u[rows, 6:]).astype(np.float32)
+        drawn = _draw({c: k[rows] for c, k in codes.items()}, 2 * u[rows, :6] - 1, waves, texture, jitter, gradient)
         pictures[rows] = np.clip(drawn + noise * grain.standard_normal(drawn.shape, dtype=np.float32), 0, 1)
     return pictures
