@@ -27,18 +27,15 @@ class ImageCohort:
     kind: str # "real" or "stand-in"
     source: str # whence it comes and under which terms, in one line
     skipped: pd.DataFrame = field(default_factory=lambda: pd.DataFrame({"item": [], "reason": []}, dtype=object)) # what was left out: item, reason
-
     def __post_init__(self): _check(self)
     def __len__(self): return len(self.table)
+    def __repr__(self): return _words(self)
     def labels(self, name): # name: of an attribute
         "Groups of the pictures, (n,); None where not known."
         return _labels(self, name)
     def take(self, rows): # rows: positions or a mask
         "The same cohort, with these rows."
         return replace(self, table=self.table.iloc[_positions(rows, len(self))].reset_index(drop=True))
-    def rows(self, part): # part: a value of the column split
-        "Positions of a part's pictures.\n\n        Raises ValueError for an unsplit cohort and an unknown part."
-        return _rows(self, part)
     def part(self, part): # part: a value of the column split
         "The cohort of one part."
         return self.take(_rows(self, part))
@@ -46,11 +43,9 @@ class ImageCohort:
         "The cohort without pictures whose group is not known; they join the skipped."
         return _known(self, names or self.attributes)
     def pixels(self, rows=None, # positions or a mask; None: all
-               **options): # size, channels, fit: as for `pixels`
-        "Opened pictures, (n, H, W, channels) of float32 in [0, 1]."
+               **options): # size, channels, fit, as for `pixels`
+        "Opened pictures."
         return pixels(self, rows, **options)
-    def __repr__(self): return f"ImageCohort {self.name!r} ({self.kind}): {len(self)} pictures of {self.table.patient.nunique()} patients, base rate {self.table.label.mean():.3f}, attributes {', '.join(self.attributes)}; {len(self.skipped)} skipped"
-    def _repr_html_(self): return f"<p>{self!r}</p>" + self.table.head().to_html()
 
 # %% ../nbs/10_image_files.ipynb #imf-check
 def _check(c): # -> nothing; raises what the docstring says
@@ -70,6 +65,9 @@ def _check_parts(table, name): # no patient in two parts
     if len(both): raise ValueError(f"{len(both)} patient{'s' * (len(both) > 1)} of cohort {name!r} {'are' if len(both) > 1 else 'is'} in two splits, first {plain(both.index[0])!r} ({', '.join(sorted(table.split[table.patient == both.index[0]].unique()))}): split by patient")
 
 # %% ../nbs/10_image_files.ipynb #imf-rows
+def _words(c): # a cohort in one line
+    return f"ImageCohort {c.name!r} ({c.kind}): {len(c)} pictures of {c.table.patient.nunique()} patients, base rate {c.table.label.mean():.3f}, attributes {', '.join(c.attributes)}; {len(c.skipped)} skipped"
+
 def _positions(rows, n): # positions or a mask or None -> positions
     if rows is None: return np.arange(n)
     rows = np.asarray(rows)
