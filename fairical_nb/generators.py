@@ -132,7 +132,7 @@ def _sweep(folder, plan): # remove half-written files of these images
 def process_shard()->tuple: # (index of this process, number of processes)
     "The shard of this process under `accelerate launch`; (0, 1) without it."
     from accelerate import PartialState
-    state = PartialState()
+    state = PartialState(cpu=not torch.accelerator.is_available())
     return state.process_index, state.num_processes
 
 def _shard(shard): # None, "process" or (i, n) -> (i, n, name of the manifest)
