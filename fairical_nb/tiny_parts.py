@@ -12,7 +12,7 @@ import torch
 from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, SD3Transformer2DModel, StableDiffusion3Pipeline
 from transformers import CLIPTextConfig, CLIPTextModelWithProjection, CLIPTokenizer
 
-from .glyph_world import captions
+from .glyph_world import WORDS, captions
 
 # %% ../nbs/30_tiny_parts.ipynb #tp000009
 PARTS = {"text": dict(hidden_size=32, intermediate_size=64, projection_dim=32, num_hidden_layers=2, num_attention_heads=2),
@@ -52,12 +52,12 @@ def _bytes(): # the 256 printable characters that stand for bytes in CLIP's voca
     return sorted([chr(b) for b in plain] + [chr(256 + i) for i in range(len(others))])
 
 def tokenizer(
-    texts=None, # texts for the vocabulary; None: the captions of the glyph world
+    texts=None, # texts for the vocabulary; None: the captions of the glyph world and the words for classes
     *,
     length=TOKENS, # tokens of a prompt; longer ones are cut, shorter ones filled
 )->CLIPTokenizer: # the class that Stable Diffusion uses
     "A tokenizer whose known words are one token each; the same texts give the same numbers."
-    pairs = merges(captions()["prompt"] if texts is None else texts)
+    pairs = merges([*captions()["prompt"], *WORDS.values()] if texts is None else texts)
     letters = _bytes()
     names = [*letters, *(b + "</w>" for b in letters), *dict.fromkeys("".join(p) for p in pairs), "<|startoftext|>", "<|endoftext|>"]
     return CLIPTokenizer(vocab={t: i for i, t in enumerate(names)}, merges=pairs, model_max_length=length)
@@ -110,7 +110,7 @@ def transformer(
 def new_pipeline(
     seed=0, # of all random weights
     *,
-    texts=None, # texts for the vocabulary; None: the captions of the glyph world
+    texts=None, # texts for the vocabulary; None: the captions of the glyph world and the words for classes
     **changes, # part name in PARTS={setting: value}, over the settings there
 )->StableDiffusion3Pipeline: # untrained
     "A Stable Diffusion 3 pipeline with random weights.\n\n    Raises ValueError for a part that there is not."
