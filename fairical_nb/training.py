@@ -49,7 +49,7 @@ class _Run: # what a run carries along
 # %% ../nbs/13_training.ipynb #a1330021
 def _said(out): # what a loss returned -> scalar, {name: value}
     value, more = out if isinstance(out, tuple) else (out, {})
-    return value, {k: float(v) for k, v in more.items()}
+    return value, {k: float(v.detach() if isinstance(v, torch.Tensor) else v) for k, v in more.items()}
 
 def _backward(run, batch, share): # one batch: gradients added; -> {name: value}
     batch = on_device(batch, run.device)
