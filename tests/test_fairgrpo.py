@@ -1,0 +1,497 @@
+"Fair-GRPO: acceptance cases 2, 6-9, 11-15, 17, 18 of the parent projects' issues, rows D01, D03 (logging), D06, and the method's laws."
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings as bounded
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from tiny_sd3 import sd3, sd15
+
+from fairical_nb.adapters import FILE, add_adapter, load_adapter, save_adapter, without_adapter
+from fairical_nb.balance import DeadSignalWarning, class_rewards, dead, soft_rewards
+from fairical_nb.fairgrpo import advantages, codes, divergence, gdpo, group_rewards, history_advantages, judged, policy_loss, rewards, step_loss
+from fairical_nb.families import family
+from fairical_nb.grpo_settings import PRESETS, checked, settings
+from fairical_nb.grpo_trainer import drawn_prompts, load_run, past_limit, save_run, start, train, update
+from fairical_nb.grpo_verdict import examine, hacking, measures
+from fairical_nb.rollout import image_seeds, rollout, transition
+
+torch.set_num_threads(1)
+SIGMAS = (1., .75, .5, .25)
+PROMPTS = pd.DataFrame({"prompt_id": ["a", "b", "c"], "prompt": ["ab", "cd", "ef"], "trigger": ["", "x", "y"]})
+SMALL = settings("tiny", groups=2, pictures=4, batch=8, rank=2, steps=4, sigmas=SIGMAS, updates=3, time_steps=2)
+ATTRIBUTES = {"gender": ("female", "male"), "age": ("young", "middle", "elderly")}
+
+
+class Pixels:
+    "Reads brightness and contrast; remembers what it was given."
+    attributes = ATTRIBUTES
+
+    def __init__(self):
+        self.seen = []
+
+    def label(self, images, *, probabilities=False):
+        self.seen.append(images)
+        bright, contrast = images.mean((1, 2, 3)).numpy(), images.std((1, 2, 3)).numpy()
+        p = 1 / (1 + np.exp(-50 * (bright - np.median(bright))))
+        table = pd.DataFrame({"gender": np.where(p > .5, "female", "male"), "age": [ATTRIBUTES["age"][int(1e4 * c) % 3] for c in contrast]})
+        if not probabilities:
+            return table
+        return table.assign(**{"gender=female": p, "gender=male": 1 - p}, **{f"age={c}": (table["age"] == c).astype(float) for c in ATTRIBUTES["age"]})
+
+
+@pytest.fixture
+def pipe():
+    return sd3()
+
+
+# the reward
+
+def test_reward_is_the_slope_of_the_summed_binary_entropies():
+    p, step = np.array([.45, .3, .15, .1]), 1e-6
+    entropies = lambda p: -(p * np.log(p) + (1 - p) * np.log1p(-p)).sum()
+    slope = [(entropies(p + step * e) - entropies(p - step * e)) / (2 * step) for e in np.eye(4)]
+    assert np.allclose(slope, class_rewards(1e7 * p, center=False, clip=None), atol=1e-5)
+
+
+counts = st.lists(st.integers(0, 12), min_size=2, max_size=5).filter(lambda c: sum(c) >= 2)
+
+
+@bounded(max_examples=50)
+@given(counts)
+def test_centring_changes_advantages_only_through_the_clip(n):
+    labels = np.repeat(np.arange(len(n)), n)[:, None]
+    plain, centred = (rewards(labels, [len(n)], center=c, clip=None) for c in (False, True))
+    assert np.allclose(advantages([plain], clip=99), advantages([centred], clip=99), atol=1e-6)
+
+
+@bounded(max_examples=50)
+@given(counts, st.sampled_from([1e-6, .5, 1.]))
+def test_the_rarer_class_never_earns_less(n, eps):
+    r = class_rewards(n, eps=eps)
+    order = np.argsort(n)
+    assert (np.diff(r[order]) <= 1e-12).all()
+
+
+@bounded(max_examples=50)
+@given(st.integers(2, 12), st.sampled_from([[2], [2, 3], [2, 3, 5]]), st.integers(0, 999), st.booleans())
+def test_rewards_against_a_loop_that_counts(N, classes, seed, alone):
+    y = np.stack([np.random.default_rng(seed).integers(0, k, N) for k in classes], 1)
+    found = np.zeros(N)
+    for i in range(N):
+        for a, K in enumerate(classes):
+            others = [v for j, v in enumerate(y[:, a]) if j != i or not alone]
+            r = [np.log((len(others) - others.count(k) + .5) / (others.count(k) + .5)) for k in range(K)]
+            found[i] += np.clip(r[y[i, a]] - np.mean(r), -5, 5)
+    assert np.allclose(rewards(y, classes, leave_one_out=alone), found, atol=1e-12)
+
+
+def test_dead_groups_by_eps_and_the_warning():
+    group = np.repeat([0, 1], [15, 5])[:, None]
+    assert dead(rewards(group, [5], eps=1e-6)) and not dead(rewards(group, [5]))
+    draws = np.random.default_rng(0).multinomial(20, [.7, .2, .05, .03, .02], 500)
+    share = {eps: np.mean([np.ptp(class_rewards(c, eps=eps)[c > 0]) == 0 for c in draws if (c > 0).sum() > 1]) for eps in (1e-6, .5)}
+    assert share[1e-6] > .1 and share[.5] == 0
+    with pytest.warns(DeadSignalWarning, match="eps = 1e-06"):
+        checked(settings("literal"), pd.concat([PROMPTS] * 3), ATTRIBUTES)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checked(settings("paper"), pd.concat([PROMPTS] * 3), ATTRIBUTES)
+
+
+def test_thirty_pictures_can_be_balanced_twenty_cannot():
+    even = lambda N: [np.arange(N) % k for k in (2, 3, 5)]
+    assert np.allclose(rewards(np.stack(even(30), 1), [2, 3, 5]), 0, atol=1e-12)
+    assert np.ptp(rewards(np.stack(even(20), 1), [2, 3, 5])) > .1
+    assert "multiples of 30" in checked(SMALL, PROMPTS, ATTRIBUTES) and "multiples" not in checked(settings("paper", groups=3, batch=30, accumulate=1), PROMPTS, ATTRIBUTES)
+
+
+def test_target_is_where_nothing_is_earned():
+    q = [.2, .5, .3]
+    assert np.allclose(class_rewards([20, 50, 30], target=q, eps=1e-9), 0, atol=1e-6)
+    r = class_rewards([40, 30, 30], target=q)
+    assert r[0] < 0 < r[1]
+
+
+def test_soft_counts_of_certain_labels_are_counts():
+    y = np.random.default_rng(0).integers(0, 3, (9, 1))
+    assert np.allclose(soft_rewards([np.eye(3)[y[:, 0]]]), rewards(y, [3]))
+
+
+def test_undetermined_pictures_are_counted_by_name_only():
+    y = np.array([[0], [0], [1], [-1]])
+    with pytest.raises(ValueError, match="undetermined= decides about -1"):
+        rewards(y, [2])
+    known = rewards(y[:3], [2])
+    assert np.allclose(rewards(y, [2], undetermined="zero"), [*known, 0])
+    assert np.allclose(rewards(y, [2], undetermined="lowest"), [*known, known.min()])
+
+
+@pytest.mark.parametrize("wrong, words", [
+    (dict(labels=[[0]]), "at least two pictures"), (dict(labels=[[0], [2]]), "has label 2 in attribute 0"), (dict(eps=0), "eps must be positive"), (dict(weights=[1, 1]), "one per attribute"),
+    (dict(weights=[-1]), "weights must be finite and >= 0"), (dict(target={1: [.5, .5]}), "target names attribute 1"), (dict(target={0: [.5, .6]}), "sum to 1"), (dict(labels=[[.5], [1.]]), "whole numbers"), (dict(undetermined="no"), "undetermined must be")])
+def test_wrong_rewards_raise(wrong, words):
+    with pytest.raises(ValueError, match=words):
+        rewards(wrong.pop("labels", [[0], [1]]), [2], **wrong)
+
+
+# advantages
+
+@bounded(max_examples=50)
+@given(arrays(float, st.tuples(st.integers(1, 4), st.integers(2, 8)), elements=st.floats(-20, 20)))
+def test_equal_rewards_give_exactly_zero_and_rows_sum_to_zero(R):
+    R[0] = R[0, 0]
+    before = R.copy()
+    for A in (advantages(R), advantages(R, norm="global"), advantages(R, norm="none"), gdpo(R[..., None]), history_advantages(R, {}, range(len(R)))[0]):
+        assert (A[0] == 0).all() and np.isfinite(A).all() and np.abs(A).max() <= 5
+    assert np.allclose(advantages(R, norm="none", clip=1e9).sum(1), 0, atol=1e-9) and np.array_equal(R, before)
+
+
+def test_equal_float32_rewards_have_a_spread_that_must_not_be_divided_by():
+    R = np.full((1, 7), .1, dtype=np.float32)
+    assert (advantages(R) == 0).all() and (advantages(R, eps=0.) == 0).all()
+
+
+def test_D06_statistics_per_prompt_not_over_the_batch():
+    "Two prompts whose rewards differ a hundredfold in scale: each is measured by its own spread; over the batch the small one vanishes."
+    R = np.array([[1., 2, 3, 4], [.01, .02, .03, .04]])
+    own, batch = advantages(R), advantages(R, norm="global")
+    assert np.allclose(own[0], own[1], atol=1e-3) and np.abs(batch[1]).max() < .02 < np.abs(batch[0]).max()
+    A, history = history_advantages(R, {}, [0, 1], steps=[2, 5])
+    assert A.shape == (2, 2, 4) and set(history) == {(0, 2), (0, 5), (1, 2), (1, 5)}
+    assert np.allclose(A[0], own, atol=1e-6)  # a first visit is its own past
+
+
+def test_D06_fallback_below_min_count_is_the_groups_own_statistics():
+    past = {(0, -1): (4, 100., 1.)}
+    R = np.array([[1., 2, 3, 4]])
+    assert np.allclose(history_advantages(R, past, [0], min_count=9)[0], advantages(R))
+    assert (history_advantages(R, past, [0], min_count=8)[0] < -.9).all()
+
+
+def test_history_is_pooled_moments_and_pure():
+    rng, history, seen = np.random.default_rng(0), {}, []
+    for _ in range(5):
+        R = rng.normal(size=(1, 6))
+        kept = dict(history)
+        A, later = history_advantages(R, history, [3])
+        assert history == kept
+        history, seen = later, [*seen, R]
+    everything = np.concatenate(seen, 1)
+    assert np.allclose(history[3, -1], (30, everything.mean(), everything.var()))
+    assert np.allclose(A, (R - everything.mean()) / (everything.std() + 1e-6))
+
+
+def test_statistics_by_time_step_differ_only_when_time_steps_are_drawn():
+    rng = np.random.default_rng(1)
+    visits = [rng.normal(k, 1, (1, 5)) for k in range(4)]
+    for steps, differ in (([[0, 1, 2]] * 4, False), ([[0], [1], [0], [2]], True)):
+        one, each, gaps = {}, {}, []
+        for R, s in zip(visits, steps):
+            a, one = history_advantages(R, one, [0])
+            b, each = history_advantages(R, each, [0], steps=s)
+            gaps.append(np.abs(b - a).max())
+        assert (max(gaps) > .1) == differ
+
+
+def test_case18_gdpo_normalises_each_attribute_first():
+    R = np.random.default_rng(0).normal(size=(3, 8, 2)) * [100, .01]
+    assert np.allclose(gdpo(R), advantages(R[..., 0], clip=99) + advantages(R[..., 1], clip=99))
+    assert np.allclose(gdpo(R[..., :1], clip=99), advantages(R[..., 0], clip=99))
+    labels = np.random.default_rng(1).integers(0, 2, (2, 6, 2))
+    A, R2, each, _ = judged(labels, [2, 3], {}, [0, 1], statistics="gdpo")
+    assert np.allclose(A, gdpo(each)) and np.allclose(R2, each.sum(2))
+    row = update(start(sd3(), Pixels(), PROMPTS, settings(SMALL, statistics="gdpo", by_step=False)))
+    assert np.isfinite(row["loss"])
+
+
+# the loss
+
+@bounded(max_examples=50)
+@given(arrays(float, 6, elements=st.floats(-1, 1)), arrays(float, 6, elements=st.floats(-1, 1)), arrays(float, 6, elements=st.sampled_from([-2., -.5, 0., 1., 3.])), st.floats(.01, .5))
+def test_policy_loss_against_a_loop(new, old, A, clip):
+    loss = policy_loss(torch.tensor(new), torch.tensor(old), torch.tensor(A), clip=clip)
+    rho = np.exp(new - old)
+    assert np.isclose(loss, np.mean([max(-a * r, -a * min(max(r, 1 - clip), 1 + clip)) for a, r in zip(A, rho)]))
+
+
+def test_case15_zero_advantages_are_masked_not_dropped():
+    logp = torch.tensor([200., 0., 0.], requires_grad=True)
+    loss = policy_loss(logp, torch.zeros(3), torch.tensor([0., 1., 1.]), clip=.2)
+    loss.backward()
+    assert loss.item() == pytest.approx(-2 / 3) and logp.grad.tolist() == pytest.approx([0, -1 / 3, -1 / 3])  # exp(200) is infinite; the mean is over three
+    with pytest.raises(ValueError, match="must have one shape"):
+        policy_loss(torch.zeros(3), torch.zeros(3), torch.zeros(3, 1), clip=.2)
+
+
+@pytest.mark.parametrize("form", ["flow_grpo", "exact", "velocity"])
+def test_case07_kl_and_its_gradient_are_zero_at_the_reference_and_not_elsewhere(pipe, form):
+    adapter = family(pipe, max_sequence_length=0)
+    walk = rollout(adapter, ["ab", "cd"], [1, 2], sigmas=list(SIGMAS))
+    named = add_adapter(pipe, rank=2)
+    for moved in (False, True):
+        if moved:
+            with torch.no_grad():
+                for p in named.values():
+                    p.add_(.05)
+        _, mean, out = transition(adapter, walk, 1)
+        kl = divergence(adapter, walk, 1, torch.arange(2), mean, out, form=form).mean()
+        kl.backward()
+        size = max(p.grad.abs().max().item() for p in named.values())
+        assert (kl.item() > 1e-8 and size > 1e-6) if moved else (kl.item() == 0 and size == 0)
+        for p in named.values():
+            p.grad = None
+
+
+def test_an_update_makes_good_pictures_more_probable(pipe):
+    adapter = family(pipe, max_sequence_length=0)
+    walk = rollout(adapter, ["ab"] * 6, list(range(6)), sigmas=list(SIGMAS), reduce="sum")
+    named = add_adapter(pipe, rank=2)
+    optimiser, A = torch.optim.AdamW(named.values(), lr=1e-3), np.array([2., 1, 0, 0, -1, -2])
+    loss, facts = step_loss(adapter, walk, 1, A)
+    loss.backward()
+    optimiser.step()
+    gain = transition(adapter, walk, 1)[0] - walk.logp[1]
+    assert facts["far"] < 1e-5 and np.corrcoef(A, gain.detach())[0, 1] > .5
+
+
+def test_a_loss_that_is_not_finite_names_its_time_step(pipe):
+    adapter = family(pipe, max_sequence_length=0)
+    walk = rollout(adapter, ["ab", "cd"], [1, 2], sigmas=list(SIGMAS), reduce="sum")
+    walk.logp[2] -= 1000.
+    add_adapter(pipe, rank=2)
+    with pytest.raises(ValueError, match="the loss at time-step 2 is not finite"):
+        step_loss(adapter, walk, 2, [-1., -1.])
+
+
+# the adapter
+
+def test_D01_case13_alpha_survives_saving(pipe, tmp_path):
+    named = add_adapter(pipe, rank=4, alpha=8)
+    with torch.no_grad():
+        for i, p in enumerate(named.values()):
+            p.copy_(torch.randn(p.shape, generator=torch.Generator().manual_seed(i)) * .1)
+    save_adapter(pipe, tmp_path)
+    call = lambda p: p("ab", generator=torch.Generator().manual_seed(0), sigmas=list(SIGMAS), num_inference_steps=4, guidance_scale=1., max_sequence_length=0, output_type="latent").images
+    ours, other, plain = call(pipe), sd3(), sd3()
+    load_adapter(other, tmp_path)
+    assert torch.equal(call(other), ours) and not torch.equal(call(plain), ours)
+    plain.load_lora_weights(str(tmp_path))  # diffusers' own way
+    assert torch.equal(call(plain), ours)
+    assert other.transformer.peft_config["fair"].lora_alpha == 8
+
+
+def test_case13_wrong_files_are_refused(pipe, tmp_path):
+    from safetensors.torch import load_file, save_file
+    add_adapter(pipe, rank=2)
+    save_adapter(pipe, tmp_path)
+    tensors = load_file(tmp_path / FILE)
+    for keys, metadata, words in (({"unet." + k: v for k, v in tensors.items()}, {}, "must begin with 'transformer.'"), (tensors, {}, "does not say its alpha")):
+        save_file(keys, tmp_path / FILE, metadata=metadata)
+        with pytest.raises(ValueError, match=words):
+            load_adapter(sd3(), tmp_path)
+    with pytest.raises(FileNotFoundError):
+        load_adapter(sd3(), tmp_path / "none")
+    with pytest.raises(ValueError, match="is called 'attn.to_z'"):
+        add_adapter(sd3(), targets=["attn.to_q", "attn.to_z"])
+
+
+def test_adapter_of_a_unet(tmp_path):
+    pipe, other = sd15(), sd15()
+    with torch.no_grad():
+        for p in add_adapter(pipe, rank=2, alpha=3).values():
+            p.add_(.1)
+    save_adapter(pipe, tmp_path, half=False)
+    load_adapter(other, tmp_path)
+    call = lambda p: p("ab", generator=torch.Generator().manual_seed(0), num_inference_steps=3, output_type="latent").images
+    assert torch.equal(call(other), call(pipe)) and not torch.equal(call(other), call(sd15()))
+
+
+def test_without_adapter_is_the_network_itself(pipe):
+    adapter = family(pipe, max_sequence_length=0)
+    walk = rollout(adapter, ["ab"], [1], sigmas=list(SIGMAS))
+    with torch.no_grad():
+        for p in add_adapter(pipe, rank=2).values():
+            p.add_(.1)
+        with without_adapter(pipe.transformer):
+            assert torch.equal(transition(adapter, walk, 1)[0], walk.logp[1])
+        assert not torch.equal(transition(adapter, walk, 1)[0], walk.logp[1])
+
+
+# the trainer
+
+def test_case02_D03_ratio_is_logged_in_two_halves_every_update(pipe, tmp_path):
+    trained = train(pipe, Pixels(), PROMPTS, preset=SMALL, folder=tmp_path)
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [r["update"] for r in rows] == [0, 1, 2] == trained.table["update"].tolist()
+    assert all(r["on_far"] < 1e-6 and abs(r["on_ratio"] - 1) < 1e-6 for r in rows)
+    assert all(r["off_far"] > 1e-6 for r in rows)
+    assert any(repr(r["off_ratio"])[-3:] != "000" and len(repr(r["off_ratio"])) > 8 for r in rows)  # not rounded
+
+
+def test_case11_step_size_and_gradient_norm_are_logged(pipe):
+    table = train(pipe, Pixels(), PROMPTS, preset=SMALL, schedule="linear").table
+    assert np.allclose(table["lr"], [5e-4, 2.75e-4, 5e-5]) and (table["grad_norm"] > 0).all()
+
+
+def test_case12_resume_is_the_same_run_bit_for_bit(tmp_path):
+    whole = train(sd3(), Pixels(), PROMPTS, preset=SMALL, updates=4, ema=.5, ema_every=3)
+    train(sd3(), Pixels(), PROMPTS, preset=SMALL, updates=2, ema=.5, ema_every=3, folder=tmp_path)
+    again = train(sd3(), Pixels(), PROMPTS, preset=SMALL, updates=4, ema=.5, ema_every=3, folder=tmp_path, resume=True)
+    for name in whole.run.named:
+        assert torch.equal(whole.run.named[name], again.run.named[name])
+    assert whole.run.history == again.run.history
+    a, b = whole.run.optimiser.state_dict()["state"], again.run.optimiser.state_dict()["state"]
+    assert all(torch.equal(a[k]["exp_avg_sq"], b[k]["exp_avg_sq"]) and a[k]["step"] == b[k]["step"] for k in a)
+    pd.testing.assert_frame_equal(whole.table.drop(columns="seconds"), again.table.drop(columns="seconds"))
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 4
+
+
+def test_runs_are_repeatable_and_seeds_matter():
+    runs = [train(sd3(), Pixels(), PROMPTS, preset=SMALL, updates=1, seed=s).run.named for s in (0, 0, 1)]
+    assert all(torch.equal(runs[0][n], runs[1][n]) for n in runs[0]) and any(not torch.equal(runs[0][n], runs[2][n]) for n in runs[0])
+
+
+def test_checkpoints_of_another_configuration_are_refused_and_left_alone(tmp_path):
+    train(sd3(), Pixels(), PROMPTS, preset=SMALL, updates=1, folder=tmp_path)
+    kept = (tmp_path / "checkpoint.pt").read_bytes()
+    for changes, words in ((dict(resume=True, lr=1e-3), "run with lr = 0.0005, but now lr = 0.001"), (dict(resume=True, seed=1), "seed = 0, but now seed = 1"), (dict(), "holds a run already")):
+        pipe = sd3()
+        with pytest.raises(ValueError, match=words):
+            train(pipe, Pixels(), PROMPTS, preset=SMALL, updates=2, folder=tmp_path, **changes)
+        assert not getattr(pipe.transformer, "peft_config", {})
+    with pytest.raises(ValueError, match="run with prompts"):
+        train(sd3(), Pixels(), PROMPTS[::-1], preset=SMALL, updates=2, folder=tmp_path, resume=True)
+    assert (tmp_path / "checkpoint.pt").read_bytes() == kept
+    (tmp_path / "checkpoint.pt").write_bytes(kept[:1000])
+    with pytest.raises(ValueError, match="checkpoint"):
+        train(sd3(), Pixels(), PROMPTS, preset=SMALL, updates=2, folder=tmp_path, resume=True)
+
+
+def test_case14_wrapped_for_several_processes_gives_the_same_weights(tmp_path):
+    from accelerate import Accelerator
+    plain = train(sd3(), Pixels(), PROMPTS, preset=SMALL, updates=2)
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/meet", rank=0, world_size=1)
+    try:
+        class Wrapping(Accelerator):
+            def prepare(self, network, optimiser):
+                return torch.nn.parallel.DistributedDataParallel(network), super().prepare(optimiser)
+        wrapped = train(sd3(), Pixels(), PROMPTS, preset=SMALL, updates=2, accelerator=Wrapping(cpu=True), folder=tmp_path / "run")
+        assert type(wrapped.run.network).__name__ == "DistributedDataParallel"
+    finally:
+        torch.distributed.destroy_process_group()
+    for a, b in zip(plain.run.named.values(), wrapped.run.named.values()):
+        assert torch.allclose(a, b, atol=1e-6)
+    load_adapter(sd3(), tmp_path / "run" / "adapter")
+
+
+def test_gradients_of_several_passes_are_one_step():
+    whole = train(sd3(), Pixels(), PROMPTS, preset=SMALL, updates=1, time_steps=1)
+    parts = train(sd3(), Pixels(), PROMPTS, preset=SMALL, updates=1, time_steps=1, batch=4, accumulate=2)
+    assert parts.run.taken == whole.run.taken == 1
+    for a, b in zip(whole.run.named.values(), parts.run.named.values()):
+        assert torch.allclose(a, b, atol=2e-5)
+
+
+def test_mixed_precision_has_ratio_one_on_policy():
+    from accelerate.state import AcceleratorState
+    AcceleratorState._reset_state(True)
+    try:
+        row = train(sd3(), Pixels(), PROMPTS, preset=SMALL, updates=1, precision="bf16").table.iloc[0]
+    finally:
+        AcceleratorState._reset_state(True)
+    assert row["on_far"] < 1e-6 and np.isfinite(row["loss"])
+
+
+def test_the_average_of_the_weights_is_what_is_saved(tmp_path):
+    trained = train(sd3(), Pixels(), PROMPTS, preset=SMALL, ema=.9, folder=tmp_path)
+    other = sd3()
+    loaded = load_adapter(other, tmp_path / "adapter")
+    for (n, p), q in zip(trained.run.named.items(), loaded.values()):
+        assert torch.equal(trained.run.average[n], p) and torch.equal(p, q)
+    card = (tmp_path / "adapter" / "README.md").read_text()
+    assert all(len(card.split(f"## {h}")[1].split("##")[0].strip()) > 40 for h in ("Out-of-scope use", "Limitations"))
+
+
+def test_the_reference_is_left_as_it_was(pipe):
+    before = {n: p.clone() for n, p in pipe.transformer.state_dict().items()}
+    train(pipe, Pixels(), PROMPTS, preset=SMALL, updates=1)
+    after = pipe.transformer.state_dict()
+    assert all(torch.equal(v, after[n.replace(".weight", ".base_layer.weight").replace(".bias", ".base_layer.bias")] if n not in after else after[n]) for n, v in before.items())
+
+
+def test_a_labeller_sees_pixels_only(pipe):
+    labeller = Pixels()
+    train(pipe, labeller, PROMPTS, preset=SMALL, updates=1)
+    [images] = labeller.seen
+    assert torch.is_tensor(images) and images.shape == (8, 3, 32, 32) and images.dtype == torch.float32 and 0 <= images.min() <= images.max() <= 1
+    assert not images.requires_grad and vars(images) == {}
+
+
+def test_a_random_labeller_teaches_nothing_on_average():
+    "Its advantages do not depend on the pictures: their mean over many draws is 0 for every picture."
+    rng = np.random.default_rng(0)
+    A = np.stack([judged(np.stack([rng.integers(0, k, (2, 8)) for k in (2, 3, 5)], 2), [2, 3, 5], {}, [0, 1], statistics="group")[0] for _ in range(2000)])
+    assert np.abs(A.mean(0)).max() < 4.5 / 2000 ** .5 and A.std() > .5
+
+
+def test_a_labeller_with_an_unknown_class_is_refused(pipe):
+    class Odd(Pixels):
+        def label(self, images, *, probabilities=False):
+            return super().label(images).assign(gender="robot")
+    with pytest.raises(ValueError, match="gave gender = 'robot', but it announced the classes female, male"):
+        train(pipe, Odd(), PROMPTS, preset=SMALL)
+    assert codes(pd.DataFrame({"gender": ["male", None, np.nan]}), {"gender": ("female", "male")}).ravel().tolist() == [1, -1, -1]
+
+
+@pytest.mark.parametrize("changes, words", [
+    (dict(pictures=1), "at least 2"), (dict(batch=3), "batch .3. must divide pictures"), (dict(batch=16), "must divide the 8 pictures"), (dict(accumulate=3), "accumulate .3. must divide the 2 passes"), (dict(groups=4), "groups must lie between 1 and the number of prompts, 3"),
+    (dict(targets=("attn.to_z",)), "is called 'attn.to_z'"), (dict(form="kl"), "form must be one of"), (dict(weights={"height": 1}), "weights names the attribute 'height'"), (dict(stat="group"), "no setting 'stat'"), (dict(key="context"), "no column 'context'"), (dict(time_steps=9), "time_steps must lie in"), (dict(level=0.), "level must be positive")])
+def test_case09_bad_settings_are_refused_before_anything_is_sampled(pipe, tmp_path, changes, words):
+    labeller = Pixels()
+    with pytest.raises(ValueError, match=words):
+        train(pipe, labeller, PROMPTS, preset=SMALL, folder=tmp_path / "run", **changes)
+    assert not labeller.seen and not (tmp_path / "run").exists()
+
+
+def test_case09_empty_prompts_and_the_effective_batch(pipe):
+    with pytest.raises(ValueError, match="no prompt to train on"):
+        train(pipe, Pixels(), PROMPTS[:0], preset=SMALL)
+    assert "effective batch 8), 2 steps an update" in checked(SMALL, PROMPTS, ATTRIBUTES)
+    assert "effective batch 1080), 2 steps an update" in checked(settings("paper"), pd.concat([PROMPTS] * 3), ATTRIBUTES)
+    assert PRESETS["paper"].pictures == 30 and PRESETS["literal"].eps == 1e-6
+
+
+def test_case08_monitors_stop_a_run_and_name_hacking(pipe, tmp_path):
+    stopped = train(pipe, Pixels(), PROMPTS, preset=SMALL, updates=9, stop={"grad_norm": 0.}, folder=tmp_path)
+    assert stopped.table["update"].tolist() == [0, 1, 2, 3, 4] and "grad_norm was" in stopped.stopped and "grad_norm was" in (tmp_path / "adapter" / "README.md").read_text()
+    own = train(sd3(), Pixels(), PROMPTS, preset=SMALL, updates=9, monitor=lambda run, row: "enough" if row["update"] == 1 else "")
+    assert own.stopped == "enough" and len(own.table) == 2
+    assert past_limit([{"kl": 1.}] * 5, {"kl": 1.}) == "" and past_limit([{"kl": 1.}] * 5, {"kl": .9}) != ""
+    was = {"labeller MGBI": .45, "judge MGBI": .46, "agreement": .85, "clear": .8, "undetermined": 0.}
+    assert hacking(was, was)["alarm"].tolist() == [False] * 4
+    assert hacking(was, was | {"labeller MGBI": .9, "agreement": .5})["alarm"].tolist() == [True, True, False, False]
+
+
+def test_case17_both_samplers_are_reported(pipe):
+    labellers = {"labeller": Pixels(), "judge": Pixels()}
+    found = {s: examine(pipe, PROMPTS, labellers, SMALL, per_prompt=4, sampler=s) for s in ("deployment", "training")}
+    rows = {s: measures(e, draws=50) for s, e in found.items()}
+    assert not torch.equal(found["deployment"].images, found["training"].images)
+    assert all({"labeller MGBI", "judge MGBI", "judge low", "judge high", "agreement", "clear", "n"} <= set(r) for r in rows.values())
+    assert rows["deployment"]["agreement"] == 1. and rows["deployment"]["n"] == 12
+    own = pipe("ab", generator=[torch.Generator().manual_seed(s) for s in [__import__("fairical_nb.generators", fromlist=["image_seed"]).image_seed(0, "a", 0)]], sigmas=list(SIGMAS), num_inference_steps=4, guidance_scale=1., max_sequence_length=0, output_type="pt").images
+    assert torch.allclose(own[0], found["deployment"].images[0], atol=1e-5)
+
+
+def test_prompts_of_an_update_come_from_as_many_contexts_as_there_are():
+    keys = np.repeat(range(5), [9, 1, 4, 2, 1])
+    for update_ in range(20):
+        assert len(set(keys[drawn_prompts(keys, 5, 0, update_)])) == 5
+    chosen = drawn_prompts(keys, 7, 0, 0)
+    assert len(set(chosen)) == 7 and len(set(keys[chosen])) == 5
+    assert len({tuple(drawn_prompts(keys, 5, 0, u)) for u in range(20)}) > 10
