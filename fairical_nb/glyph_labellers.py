@@ -65,7 +65,8 @@ class Judge(nn.Module):
 NOISE = .03 # on the pictures of a lesson, standard deviation
 
 def _loss(model, batch): # {"image", "code"} -> scalar
-    said = model(batch["image"] + NOISE * torch.randn_like(batch["image"]))
+    noisy = batch["image"] + NOISE * torch.randn_like(batch["image"])
+    said = model(noisy.clamp(0, 1))
     return sum(F.cross_entropy(logits, batch["code"][:, k]) for k, logits in enumerate(said.values()))
 
 def _taught(model, data, seed, lr, flip, options): # network, lessons -> Labeller, History
