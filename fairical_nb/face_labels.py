@@ -49,8 +49,8 @@ def age_map(
     return dict(zip(bands, age_of([first for first, _ in bands.values()], edges=edges)))
 
 # %% ../nbs/20_face_labels.ipynb #b2000016
-_MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
-_DATE = re.compile(rf"(?i)(^|[\W\d_])({_MONTHS})[a-z]*([\W\d_]|$)|^\d+[-/.]\d+[-/.]\d+|^(19|20)\d\d[-/]\d+$|^\d+/\d+$|^\d{{5}}(\.0)?$") # what spreadsheets make of 3-9 and 10-19
+_MONTHS = "jan(uary)?|feb(ruary)?|mar(ch)?|apr(il)?|may|june?|july?|aug(ust)?|sept?(ember)?|oct(ober)?|nov(ember)?|dec(ember)?"
+_DATE = re.compile(rf"(?i)(^|[\W\d_])({_MONTHS})([\W\d_]|$)|^\d+[-/.]\d+[-/.]\d+|^(19|20)\d\d[-/]\d+$|^\d+/\d+$|^\d{{5}}(\.0)?$") # what spreadsheets make of 3-9 and 10-19
 def _refusal(column, word, known): # attribute, what stands there, allowed words -> reason
     if column == "age" and _DATE.search(word): return f"age {word!r} is a date: a spreadsheet turned the band into one"
     return f"{column} is empty" if not word else f"{column} {word!r} is none of {', '.join(known)}"
@@ -63,7 +63,7 @@ def fairface_labels(
 )->pd.DataFrame: # same index; columns gender, age, race (None when refused) and reason ("" when read)
     "FairFace's words in the classes of the taxonomy; a row with an unknown word gets no label and a reason.\n\n    Raises ValueError for edges inside a band."
     maps = {"gender": FAIRFACE["gender"], "age": age_map(edges=edges), "race": FAIRFACE["race"]}
-    said = {a: rows[a].fillna("").astype(str).str.strip() for a in maps}
+    said = {a: rows[a].astype(object).where(rows[a].notna(), "").astype(str).str.strip() for a in maps}
     reasons = pd.Series("", index=rows.index, dtype=object)
     for a, known in maps.items():
         for i in rows.index[~said[a].isin(list(known)) & (reasons == "")]: reasons[i] = _refusal(a, said[a][i], known)

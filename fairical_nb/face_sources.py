@@ -34,8 +34,10 @@ def _listed(root): # -> files below, as Paths relative to it, ascending; hidden 
     return sorted((p for p in found if not any(part.startswith(".") for part in p.parts)), key=lambda p: p.as_posix())
 
 # %% ../nbs/20_face_sources.ipynb #b2020012
+def _inner(name): return PurePosixPath(str(name).replace("\\", "/")) # a name in a list, also one from Windows
+
 def _misplaced(root, name): # a name in a list -> reason, or ""
-    inner = PurePosixPath(str(name).replace("\\", "/"))
+    inner = _inner(name)
     if not str(name).strip(): return "missing file: no name is given"
     if inner.is_absolute() or ".." in inner.parts: return f"outside the folder: {name}"
     return "" if (Path(root) / inner).is_file() else f"missing file: {inner}"
@@ -61,7 +63,7 @@ def read_fairface(
         rows = read_table(f"fairface_label_{part}.csv", ["file", "age", "gender", "race"], data_dir=root, **SOURCES["FairFace"]).fillna("").astype(str)
         table = fairface_labels(rows, edges=edges)
         table["reason"] = [f"malformed label: {r}" if r else _misplaced(images, f) for r, f in zip(table.reason, rows.file)]
-        found.append(table.assign(part=part, item=[f"fairface_label_{part}.csv line {k + 2}" for k in range(len(rows))], path=[images / f for f in rows.file],
+        found.append(table.assign(part=part, item=[f"fairface_label_{part}.csv line {k + 2}" for k in range(len(rows))], path=[images / _inner(f) for f in rows.file],
                                   unit=[f"{name}/{f}" for f in rows.file], said=rows.gender + ", " + rows.age + ", " + rows.race))
     return _table(pd.concat(found), source=name)
 
@@ -125,7 +127,7 @@ def _unusable(root, line): # a line of a manifest -> reason, or ""
     if line.get("error"): return f"failed generation: {line['error']}"
     lost, digest = _misplaced(root, line["image"]), line.get("sha256", "")
     if lost or not digest: return lost
-    same = hashlib.sha256((root / line["image"]).read_bytes()).hexdigest() == digest.lower()
+    same = hashlib.sha256((root / _inner(line["image"])).read_bytes()).hexdigest() == digest.lower()
     return "" if same else "changed file: it is not the picture that the manifest lists (sha256)"
 
 # %% ../nbs/20_face_sources.ipynb #b2020026
@@ -157,7 +159,7 @@ def read_manifest(
     rows = []
     for line in _counting([line for path in paths for line in _lines(path)]):
         said, wrong = _line_labels(line, given, words)
-        rows.append(said | dict(item=line["item"], path=root / line["image"], unit=f"{name}/{line.get('prompt_id')}", part=line.get("model", ""), said=line.get("prompt", ""), reason=_unusable(root, line) or wrong))
+        rows.append(said | dict(item=line["item"], path=root / _inner(line["image"]), unit=f"{name}/{line.get('prompt_id')}", part=line.get("model", ""), said=line.get("prompt", ""), reason=_unusable(root, line) or wrong))
     return _table(rows, source=name)
 
 def _counting(lines): # of several lines of one picture the last good one, or the last; in the order of the first

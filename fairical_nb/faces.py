@@ -98,7 +98,7 @@ def assemble(
     for row, reason in _copies(table, conflict).items(): table.loc[row, "reason"] = reason
     good = table.reason == ""
     kept, out = table[good].drop(columns="reason").reset_index(drop=True), table[~good].reset_index(drop=True)
-    return Faces(kept.astype({"width": int, "height": int}), out.assign(kind=out.reason.str.partition(":")[0]))
+    return Faces(kept.astype({"width": int, "height": int}), out.assign(kind=[r.partition(":")[0] for r in out.reason]))
 
 # %% ../nbs/20_faces.ipynb #b2030021
 def split_faces(
