@@ -107,9 +107,10 @@ class SpaFreq(nn.Module):
             nets = [make_backbone(backbone, size=size, weights=weights) for _ in (self.attributes if separate else [0])]
             self.streams = nn.ModuleList(TwoViews(n, fusion=fusion, views=tuple(views), wavelet=wavelet, mode=mode) for n in nets)
             self.heads = nn.ModuleList(head(nets[0].num_features * len(views), len(c), hidden, dropout) for c in self.attributes.values())
-    def forward(self, images): # (B, 3, H, W) in [0, 1] -> {attribute: (B, K) logits}
-        z = [stream(images) for stream in self.streams]
-        return {a: h(z[i % len(z)]) for i, (a, h) in enumerate(zip(self.attributes, self.heads))}
+    def forward(self, images, only=None): # (B, 3, H, W) in [0, 1], and attributes to ask for (None: all) -> {attribute: (B, K) logits}
+        asked = {a: (i % len(self.streams), h) for i, (a, h) in enumerate(zip(self.attributes, self.heads)) if only is None or a in only}
+        z = {k: self.streams[k](images) for k in sorted({k for k, _ in asked.values()})}
+        return {a: h(z[k]) for a, (k, h) in asked.items()}
 
 # %% ../nbs/21_fusion.ipynb #fusio024
 def with_flip(
