@@ -1,6 +1,7 @@
 "Readers of portraits and the set made of them: rows L01, L03, L04 of the reports, every irregularity of the formats, and that no item is lost."
 import hashlib
 import inspect
+import json
 import re
 
 import numpy as np
@@ -437,3 +438,14 @@ def test_exif_turns_the_picture(tmp_path):
     image.save(tmp_path / "t.png", exif=exif)
     turned = FaceDataset(pd.DataFrame({"path": [tmp_path / "t.png"]}), size=32)[0]["images"]
     assert np.allclose(turned.permute(1, 2, 0).numpy(), np.rot90(GLYPHS[0], -1) / 255, atol=1e-6)
+
+
+def test_the_stored_artefact_adds_up_and_says_what_it_is(root):
+    stored = json.loads((root / "figures" / "holofair_dataset.json").read_text(encoding="utf-8"))
+    tables = {name: pd.DataFrame(rows) for name, rows in stored["tables"].items()}
+    usable = tables["became"].set_index("kind").loc["usable", "all"]
+    assert stored["data"] == "stand-in" and "invented" in stored["remarks"]
+    assert set(tables["composition"].groupby("attribute")["all"].sum()) == {usable} and tables["joint"]["all"].sum() == usable
+    counts = [c for c in tables["became"] if c not in ("kind", "all")]
+    assert counts == ["FairFace", "UTKFace", "generated"] and (tables["became"][counts].sum(axis=1) == tables["became"]["all"]).all()
+    assert tables["audit"].drop(columns="race").to_numpy().sum() == tables["became"].set_index("kind").loc["usable", "generated"]
