@@ -10,7 +10,7 @@ import contextlib
 import math
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -19,99 +19,9 @@ from tqdm import tqdm
 
 from .checkpoints import load_checkpoint, restore_rng, rng_state, save_checkpoint
 from .images import as_images
-from .optimisers import chosen, exchanged, follow, make_optimiser, make_schedule, training_only
-from .recipes import PRECISIONS, Recipe, batches, epoch_rows, length, on_device, tensors
-
-# %% ../nbs/13_training.ipynb #a1330019
-@dataclass
-class _Run: # what a run carries along
-    model: object
-    loss: object
-    data: object
-    recipe: Recipe
-    validate: object
-    device: torch.device
-    named: dict # {name: tensor} that is trained
-    optimiser: object
-    per_epoch: int # optimiser steps per epoch
-    total: int # optimiser steps in all
-    workers: int = 0
-    scheduler: object = None
-    scaler: object = None
-    average: dict | None = None # the running average
-    step: int = 0 # optimiser steps done
-    rows: list = field(default_factory=list) # of history.table
-    log: list = field(default_factory=list) # of history.steps
-    best: dict | None = None # value, step, tensors of the best validation
-    waited: int = 0 # validations since then
-    stopped: str = "" # why it ended
-
-# %% ../nbs/13_training.ipynb #a1330021
-def _said(out): # what a loss returned -> scalar, {name: value}
-    value, more = out if isinstance(out, tuple) else (out, {})
-    return value, {k: float(v.detach() if isinstance(v, torch.Tensor) else v) for k, v in more.items()}
-
-def _backward(run, batch, share): # one batch: gradients added; -> {name: value}
-    batch = on_device(batch, run.device)
-    if run.recipe.augment is not None: batch = run.recipe.augment(batch)
-    kind = PRECISIONS[run.recipe.precision]
-    with torch.autocast(run.device.type, dtype=kind, enabled=kind is not None): value, more = _said(run.loss(run.model, batch))
-    if not (isinstance(value, torch.Tensor) and value.numel() == 1): raise ValueError(f"loss must return a scalar tensor, or (scalar, {{name: value}}), but it returned {type(value).__name__} of shape {tuple(getattr(value, 'shape', ()))}")
-    if not torch.isfinite(value): raise FloatingPointError(f"the loss is {value.item()} at step {run.step + 1} (epoch {run.step // run.per_epoch + 1}); weights are as after step {run.step}: lower lr, or look for NaN in the data of this batch")
-    run.scaler.scale(value * share).backward()
-    return {"loss": value.item(), **more}
-
-# %% ../nbs/13_training.ipynb #a1330022
-def _step(run, group): # one optimiser step over [(batch, number of rows), ...]
-    run.optimiser.zero_grad(set_to_none=True)
-    whole, said = sum(n for _, n in group), {}
-    for batch, n in group:
-        for k, v in _backward(run, batch, n / whole).items(): said[k] = said.get(k, 0) + v * n / whole
-    run.scaler.unscale_(run.optimiser)
-    norm = torch.nn.utils.clip_grad_norm_(list(run.named.values()), run.recipe.clip or math.inf).item()
-    if not math.isfinite(norm) and not run.scaler.is_enabled(): raise FloatingPointError(f"the gradient is not finite (norm {norm}) at step {run.step + 1}, though the loss is {said['loss']:.4g}; weights are as after step {run.step}: look for sqrt(0) or log(0)")
-    lr = run.optimiser.param_groups[0]["lr"]
-    run.scaler.step(run.optimiser)
-    run.scaler.update()
-    run.step += 1
-    if run.recipe.schedule != "plateau": run.scheduler.step()
-    if run.average is not None: follow(run.average, run.named, run.recipe.ema)
-    run.log.append({"step": run.step, **said, "lr": lr, "norm": norm})
-
-# %% ../nbs/13_training.ipynb #a1330024
-def _kept(run): # -> {name: tensor} of what training changes
-    buffers = {f"buffer {n}": b for n, b in run.model.named_buffers()}
-    return {n: t.detach().clone() for n, t in {**run.named, **buffers}.items()}
-
-def _put(run, tensors): # {name: tensor} -> into the model
-    places = {**run.named, **{f"buffer {n}": b for n, b in run.model.named_buffers()}}
-    with torch.no_grad():
-        for n, t in tensors.items(): places[n].copy_(t)
-
-# %% ../nbs/13_training.ipynb #a1330025
-def _validated(run): # value of validation; the best state is kept
-    run.model.eval()
-    with exchanged(run.named, run.average), torch.no_grad(), torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):
-        value = float(run.validate(run.model))
-        if math.isnan(value): raise FloatingPointError(f"validation is NaN after step {run.step}")
-        sign = 1 if run.recipe.best == "max" else -1
-        run.waited += 1
-        if run.best is None or sign * value > sign * run.best["value"]: run.best, run.waited = {"value": value, "step": run.step, "tensors": _kept(run)}, 0
-    run.model.train()
-    if run.recipe.schedule == "plateau": run.scheduler.step(value)
-    if run.recipe.patience and run.waited >= run.recipe.patience: run.stopped = "patience"
-    return value
-
-# %% ../nbs/13_training.ipynb #a1330027
-def _row(run): # one row of the history, with its validation if there is one
-    since = pd.DataFrame([s for s in run.log if s["step"] > (run.rows[-1]["step"] if run.rows else 0)])
-    means = since.drop(columns=["step", "lr"]).mean()
-    row = {"epoch": run.step / run.per_epoch, "step": run.step, **means.to_dict(), "lr": float(since["lr"].iloc[-1])}
-    run.rows.append(row)
-    if run.validate is not None: row["validation"] = _validated(run)
-
-def _due(run): # is this step followed by a row
-    return run.step % (run.recipe.every or run.per_epoch) == 0 or run.step == run.total
+from .optimisers import chosen, make_optimiser, make_schedule, training_only
+from .recipes import Recipe, batches, epoch_rows, length, on_device, tensors
+from .steps import Run, new_row, put_back, state_of, step
 
 # %% ../nbs/13_training.ipynb #a1330029
 STATEFUL = ("optimiser", "scheduler", "scaler")
@@ -123,7 +33,7 @@ def _terms(run): # the recipe and the shapes as plain values: what a checkpoint 
     return {**said, "steps per epoch": run.per_epoch, "shapes": {n: list(p.shape) for n, p in run.named.items()}}
 
 def _save(run, folder): # write the checkpoint
-    save_checkpoint(folder / "checkpoint.pt", {"terms": _terms(run), "tensors": _kept(run), "rng": rng_state(), **{k: getattr(run, k).state_dict() for k in STATEFUL},
+    save_checkpoint(folder / "checkpoint.pt", {"terms": _terms(run), "tensors": state_of(run), "rng": rng_state(), **{k: getattr(run, k).state_dict() for k in STATEFUL},
                     **{k: getattr(run, k) for k in ("average", "step", "rows", "log", "best", "waited", "stopped")}})
 
 # %% ../nbs/13_training.ipynb #a1330030
@@ -136,10 +46,13 @@ def _resume(run, folder): # take the state of a checkpoint, if there is one
     for k in STATEFUL: getattr(run, k).load_state_dict(kept[k])
     for k in ("step", "rows", "log", "waited", "stopped"): setattr(run, k, kept[k])
     run.average, run.best = on_device(kept["average"], run.device), on_device(kept["best"], run.device)
-    _put(run, kept["tensors"])
+    put_back(run, kept["tensors"])
     restore_rng(kept["rng"])
 
 # %% ../nbs/13_training.ipynb #a1330032
+def _due(run): # is this step followed by a row
+    return run.step % (run.recipe.every or run.per_epoch) == 0 or run.step == run.total
+
 def _groups(run): # the groups of batches of this epoch that are still to do
     rows, size = epoch_rows(length(run.data), run.recipe, run.step // run.per_epoch), run.recipe.batch_size
     if math.ceil(len(rows) / (size * run.recipe.accumulate)) != run.per_epoch: raise ValueError(f"a sampler must give as many rows each epoch as in the first, but epoch {run.step // run.per_epoch + 1} has {len(rows)}")
@@ -152,10 +65,10 @@ def _groups(run): # the groups of batches of this epoch that are still to do
 def _train(run, folder, bar): # steps until the end
     while run.step < run.total and not run.stopped:
         for group in _groups(run):
-            _step(run, group)
+            step(run, group)
             bar.update()
             if not _due(run): continue
-            _row(run)
+            new_row(run)
             bar.set_postfix({k: f"{v:.4g}" for k, v in run.rows[-1].items() if k in ("loss", "validation")})
             if folder: _save(run, folder)
             if run.step >= run.total or run.stopped: break
@@ -174,7 +87,7 @@ def _surroundings(run, threads): # seed, threads, gradients and modes for the ti
         for m, mode in modes: m.training = mode
 
 # %% ../nbs/13_training.ipynb #a1330035
-def _started(model, loss, data, recipe, validate, device, workers): # -> _Run before its first step
+def _started(model, loss, data, recipe, validate, device, workers): # -> Run before its first step
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else torch.device(device)
     model.to(device)
     named, groups = chosen(model, recipe.parameters)
@@ -183,7 +96,7 @@ def _started(model, loss, data, recipe, validate, device, workers): # -> _Run be
     per_epoch = math.ceil(len(epoch_rows(length(data), recipe, 0)) / (recipe.batch_size * recipe.accumulate))
     total = recipe.steps or recipe.epochs * per_epoch
     if validate is None and (recipe.patience or recipe.schedule == "plateau"): raise ValueError("patience and the schedule 'plateau' need validate(model) -> float, but there is none")
-    return _Run(model, loss, data, recipe, validate, device, named, optimiser, per_epoch, total, workers,
+    return Run(model, loss, data, recipe, validate, device, named, optimiser, per_epoch, total, workers,
                 scheduler=make_schedule(optimiser, recipe.schedule, total=total, warmup=recipe.warmup, best=recipe.best),
                 scaler=torch.amp.GradScaler(device.type, enabled=recipe.precision == "float16"),
                 average=None if recipe.ema is None else {n: p.detach().clone() for n, p in named.items()})
@@ -225,8 +138,8 @@ def fit(
         if folder and resume: _resume(run, folder)
         model.train()
         with tqdm(total=run.total, initial=run.step, disable=not (_in_terminal() if progress is None else progress), leave=False) as bar: _train(run, folder, bar)
-        if run.best: _put(run, run.best["tensors"])
-        elif run.average is not None: _put(run, run.average)
+        if run.best: put_back(run, run.best["tensors"])
+        elif run.average is not None: put_back(run, run.average)
     model.eval()
     best = run.best or {"value": None, "step": run.step}
     return History(pd.DataFrame(run.rows), pd.DataFrame(run.log), best["value"], best["step"], run.stopped, time.perf_counter() - start)
