@@ -26,10 +26,17 @@ def _tiny(part): # "load", "labeller", "judge", "SETTINGS" of the embedded pipel
     try: return getattr(importlib.import_module("fairical_nb.tiny_pipeline"), part)
     except ModuleNotFoundError: raise ValueError("tiny: the embedded pipeline is not in this installation (fairical_nb.tiny_pipeline); name a folder instead") from None
 
+def _silent(): # no progress bars of others
+    from diffusers.utils import logging as a
+    from transformers.utils import logging as b
+    a.disable_progress_bar(); b.disable_progress_bar(); b.set_verbosity_error()
+
 def _generator(source, preset, place, call): # -> generator, name of the model
-    from fairical_nb import generators, pipelines
-    if source == "tiny": return generators.from_pipeline(_tiny("load")(), **(_tiny("SETTINGS") | call)), "tiny"
     if not Path(source).is_dir() and ":" in source: return _own(source), source.partition(":")[2]
+    from fairical_nb import generators, pipelines
+    if source != "tiny" and not Path(source).is_dir(): pipelines.load_pipeline(source, preset=preset) # says what is missing, before anything heavy is imported
+    _silent()
+    if source == "tiny": return generators.from_pipeline(_tiny("load")(), **(_tiny("SETTINGS") | call)), "tiny"
     if preset: return pipelines.from_preset(preset, source, **place, **call), preset
     return generators.from_pipeline(pipelines.load_pipeline(source, **place), **call), Path(source).resolve().name
 
@@ -58,11 +65,6 @@ def _prompts(name, tiny, first): # -> DataFrame prompt_id, prompt, trigger
         table = prompt_set(name or "eval")
     return table.groupby("trigger", sort=False).head(first) if first else table
 
-def _silent(): # no progress bars of others
-    from diffusers.utils import logging as a
-    from transformers.utils import logging as b
-    a.disable_progress_bar(); b.disable_progress_bar(); b.set_verbosity_error()
-
 # %% ../nbs/41_audit_commands.ipynb #c9f0a015
 @click.command("generate", epilog="Example: fairical-nb generate models/sd3.5-medium --preset SD3.5-Medium -p eval -n 20 --shard 0/2 -o album")
 @click.argument("source", metavar="SOURCE")
@@ -84,7 +86,6 @@ def generate(source, prompts, output_path, images_per_prompt, first, model, seed
     "Fill an album with images. SOURCE: a folder with a diffusers pipeline, tiny, or module:function of your own."
     shard, call, table = _shard(shard), _values(given), _prompts(prompts, source == "tiny", first)
     from fairical_nb import generators
-    _silent()
     generator, name = _generator(source, preset, dict(dtype=dtype, device=device, offload=offload), call)
     options = dict(images_per_prompt=images_per_prompt, seed=seed, shard=shard, batch_size=batch_size, patience=patience, progress=sys.stderr.isatty())
     try: made = generators.generate(generator, table, output_path, model=model or name, **options)

@@ -71,11 +71,11 @@ def load_pipeline(
     **parts, # parts to put in or to leave out, such as text_encoder_3=None
 ): # a pipeline of diffusers
     "A text-to-image pipeline from a local folder; nothing is downloaded.\n\n    Raises FileNotFoundError when weights are missing, ValueError for an unknown preset, another class, and wrong settings."
-    from diffusers import AutoPipelineForText2Image
     if preset is not None and preset not in PRESETS: raise ValueError(f"preset must be one of {list(PRESETS)}, but it is {preset!r}")
     left_out = dict.fromkeys(_parts(folder, preset))
     kind = read_json(Path(folder) / "model_index.json").get("_class_name")
     if preset and kind != PRESETS[preset]["pipeline"]: raise ValueError(f"{folder}: holds a {kind}, but {preset} is a {PRESETS[preset]['pipeline']}")
+    from diffusers import AutoPipelineForText2Image # heavy: only now that there is something to load
     device = _device(device)
     pipe = AutoPipelineForText2Image.from_pretrained(str(folder), local_files_only=True, dtype=_dtype(dtype, preset, device), **(left_out | parts))
     return _placed(pipe, device, offload)

@@ -1,0 +1,228 @@
+"The commands generate, label, mgbi and train-spafreq, alone and in a chain, in this process and as a subprocess."
+import json
+import re
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from fairical_nb.attributes import TAXONOMY
+from fairical_nb.cli import main
+from fairical_nb.mgbi import mgbi
+
+OWN = """
+import numpy as np
+def draw(prompts, seeds):
+    return [np.random.default_rng(s).integers(0, 256, (32, 32, 3), dtype=np.uint8) for s in seeds]
+def half(prompts, seeds):
+    if any("poor" in p for p in prompts): raise RuntimeError("no")
+    return draw(prompts, seeds)
+def never(prompts, seeds): raise RuntimeError("broken")
+"""
+
+
+def run(*args): return CliRunner().invoke(main, [str(a) for a in args])
+
+
+def good(*args):
+    done = run(*args)
+    if done.exception and not isinstance(done.exception, SystemExit): raise done.exception
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def bad(*args, status=2):
+    done = run(*args)
+    assert isinstance(done.exception, SystemExit) and done.exit_code == status, (done.exception, done.output)
+    assert done.stdout == "" and re.search(r"^Error: .+\n\Z", done.stderr, re.M), done.stderr
+    return done.stderr.strip()
+
+
+def labels(n=400, seed=0, models=("one", "two")):
+    rng = np.random.default_rng(seed)
+    rows = [pd.DataFrame({"model": m, "prompt_id": [f"{t}{i % 20}" for i in range(n)], "trigger": t} | {a: rng.choice(c, n, p=np.r_[.5, np.full(len(c) - 1, .5 / (len(c) - 1))]) for a, c in TAXONOMY.items()})
+            for m in models for t in ("", "poor", "successful")]
+    return pd.concat(rows, ignore_index=True)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "own_images.py").write_text(OWN)
+    pd.DataFrame({"prompt_id": ["n1", "t1"], "prompt": ["a person", "a poor person"], "trigger": ["", "poor"]}).to_csv("prompts.csv", index=False)
+    yield tmp_path
+    sys.modules.pop("own_images", None)
+
+
+# mgbi: no torch needed
+
+def test_mgbi_prints_what_the_function_returns_in_every_format(folder):
+    table = labels()
+    table.to_csv("labels.csv", index=False)
+    table.to_parquet("labels.parquet")
+    found = json.loads(good("mgbi", "labels.csv", "-t", "json", "-n", 50).stdout, parse_constant=lambda c: pytest.fail(c))
+    assert json.loads(good("mgbi", "labels.parquet", "-t", "json", "-n", 50).stdout) == found
+    for m, t in table.groupby("model"):
+        result = mgbi(t, TAXONOMY)
+        for k, v in result.summary.items(): assert found["models"][m]["scores"][k]["value"] == pytest.approx(v, abs=1e-12)
+        limits = result.interval(50, 0)
+        assert found["models"][m]["scores"]["MGBI"]["low"] == pytest.approx(limits.loc["MGBI", "low"])
+    assert 0 <= found["comparisons"][0]["P(first higher)"] <= 1 and found["settings"]["method"] == "linear"
+    for fmt, sign in {"text": "---", "markdown": "|--", "latex": r"\toprule", "html": "<table>"}.items():
+        assert sign in good("mgbi", "labels.csv", "-t", fmt, "--interval", "none").stdout
+
+
+def test_Q01_the_quantiles_definition_is_an_option_and_is_printed(folder):
+    labels().to_csv("labels.csv", index=False)
+    first, second = (good("mgbi", "labels.csv", "--interval", "none", "--method", m, "--digits", 6).stdout for m in ("linear", "lower"))
+    assert "numpy's 'linear'" in first and "numpy's 'lower'" in second and first != second
+    assert "method must be one of" in bad("mgbi", "labels.csv", "--method", "middling")
+
+
+def test_mgbi_takes_targets_attributes_corrections_and_several_files(folder):
+    for m in ("one", "two"): labels(models=[m]).drop(columns="model").to_csv(f"{m}.csv", index=False)
+    both = json.loads(good("mgbi", "one.csv", "two.csv", "-a", "gender", "--target", "gender=.5,.5", "-t", "json", "--interval", "none").stdout)
+    assert list(both["models"]) == ["one", "two"] and both["settings"]["target"] == {"gender": [.5, .5]}
+    pd.DataFrame([("gender", t, p, 90 if t == p else 10) for t in TAXONOMY["gender"] for p in TAXONOMY["gender"]], columns=["attribute", "true", "predicted", "n"]).to_csv("confusion.csv", index=False)
+    mended = json.loads(good("mgbi", "one.csv", "-a", "gender", "--correct", "confusion.csv", "-t", "json", "--interval", "none").stdout)
+    assert mended["settings"]["corrected"] and mended["models"]["one"]["scores"]["MGBI"]["value"] < both["models"]["one"]["scores"]["MGBI"]["value"] + 1e-9
+
+
+def test_undetermined_labels_are_counted_and_few_images_warned_of(folder):
+    table = labels(30)
+    table.loc[:2, "gender"] = None
+    table.to_csv("labels.csv", index=False)
+    done = good("mgbi", "labels.csv", "-n", 20)
+    assert "Warning: one: fewer than 200 images" in done.stderr and re.search(r"one .* 3\n", done.stdout)
+
+
+@pytest.mark.parametrize("change, words", [
+    (lambda t: t[t["trigger"] != ""], "neutral"), (lambda t: t[t["trigger"] == ""], "trigger"), (lambda t: t.drop(columns="trigger"), "no column 'trigger'"),
+    (lambda t: t.drop(columns=list(TAXONOMY)), "no column is an attribute"), (lambda t: t.assign(gender="robot"), "'robot'"), (lambda t: t.assign(image="a.png"), "listed twice")])
+def test_bad_tables_are_named_in_one_line(folder, change, words):
+    change(labels(20)).to_csv("labels.csv", index=False)
+    assert words in bad("mgbi", "labels.csv")
+
+
+def test_bad_options_are_named_in_one_line(folder):
+    labels(20).to_csv("labels.csv", index=False)
+    assert "no such file" in bad("mgbi", "absent.csv")
+    assert "labels are read from .csv or .parquet" in bad("mgbi", "prompts.txt", "-a", "gender") if (folder / "prompts.txt").write_text("x") else True
+    assert "--target must read" in bad("mgbi", "labels.csv", "--target", "gender=even")
+    assert "'hair'" in bad("mgbi", "labels.csv", "-a", "hair")
+    assert "prompt" in bad("mgbi", "labels.csv", "--cluster", "sentence")
+
+
+def test_mgbi_as_a_subprocess_needs_no_torch(folder):
+    labels().to_csv("labels.csv", index=False)
+    code = "import sys; sys.argv = ['fairical-nb', 'mgbi', 'labels.csv', '-n', '50', '-t', 'json']\nfrom fairical_nb.cli import main\ntry: main()\nexcept SystemExit as e: status = e.code\nprint('torch' in sys.modules, status, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1] == "False 0" and set(json.loads(done.stdout)["models"]) == {"one", "two"}
+
+
+@pytest.mark.parametrize("command", ["generate", "label", "mgbi", "train-spafreq", "train-fairgrpo"])
+def test_help_names_every_option_and_gives_an_example(command):
+    text = good(command, "--help").output
+    assert "Usage: " in text and (command == "train-fairgrpo" or f"Example: fairical-nb {command}" in text.replace("\n  ", " "))
+
+
+# generate and label
+
+def test_a_chain_as_subprocesses_and_its_second_run_makes_nothing(folder):
+    pytest.importorskip("torch")
+    code = "import sys; from fairical_nb.cli import main; main(sys.argv[1:])"
+    call = [sys.executable, "-c", code, "generate", "own_images:draw", "-p", "prompts.csv", "-n", "3", "-o", "album"]
+    first = subprocess.run(call, capture_output=True, text=True)
+    assert (first.returncode, first.stdout) == (0, "") and first.stderr == "album: 6 images of draw\n", first.stderr
+    before = {p: p.stat().st_mtime_ns for p in (folder / "album").rglob("*.png")}
+    again = good("generate", "own_images:never", "--model", "draw", "-p", "prompts.csv", "-n", 3, "-o", "album")
+    assert "6 images of draw" in again.stderr and {p: p.stat().st_mtime_ns for p in (folder / "album").rglob("*.png")} == before
+
+
+def test_failures_have_status_1_and_are_tried_again(folder):
+    pytest.importorskip("torch")
+    call = ("-p", "prompts.csv", "-n", 2, "-o", "album", "--model", "m")
+    assert "2 images could not be made; the first says: RuntimeError: no" in bad("generate", "own_images:half", *call, status=1)
+    assert "2 images in a row" in bad("generate", "own_images:never", *call, "--patience", 2, status=1)
+    good("generate", "own_images:draw", *call)
+    assert pd.read_csv("album/manifest.csv")["sha256"].notna().sum() == 4
+
+
+def test_shards_and_first(folder):
+    pytest.importorskip("torch")
+    for i in range(2): good("generate", "own_images:draw", "-p", "prompts.csv", "-n", 2, "-o", "album", "--shard", f"{i}/2", "--first", 1)
+    assert sorted(p.name for p in (folder / "album").glob("manifest*")) == ["manifest-0-of-2.csv", "manifest-1-of-2.csv"]
+    for text in ("2/2", "x", "1"): assert "shard must" in bad("generate", "own_images:draw", "-p", "prompts.csv", "-o", "a", "--shard", text)
+
+
+@pytest.mark.parametrize("source, words", [("models/none", "no model_index.json at models/none"), ("nowhere:draw", "no module 'nowhere'"), ("own_images:paint", "has no function 'paint'")])
+def test_a_source_that_is_not_there(folder, source, words):
+    pytest.importorskip("torch")
+    assert words in bad("generate", source, "-p", "prompts.csv", "-o", "album")
+    assert not (folder / "album").exists()
+
+
+@pytest.fixture
+def labeller(folder):
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    from fairical_nb.spafreq import Labeller, SpaFreq
+    Labeller(SpaFreq(TAXONOMY, seed=0)).save(folder / "labeller")
+    return folder / "labeller"
+
+
+def test_label_leaves_out_and_counts_what_is_no_good_image(folder, labeller):
+    good("generate", "own_images:draw", "-p", "prompts.csv", "-n", 4, "-o", "album")
+    table = pd.read_csv("album/manifest.csv")
+    (folder / "album" / table["image"][0]).write_bytes(b"x")
+    (folder / "album" / table["image"][5]).unlink()
+    done = good("label", labeller, "album", "-o", "labels.csv", "--probabilities")
+    found = pd.read_csv("labels.csv", keep_default_na=False)
+    assert "6 images labelled, 2 left out" in done.stderr and "1 image(s) missing" in done.stderr and "1 image(s) changed" in done.stderr
+    assert found["image"].tolist() == table["image"].drop([0, 5]).tolist() and set(found["trigger"]) == {"", "poor"}
+    np.testing.assert_allclose(found[["gender=female", "gender=male"]].astype(float).sum(axis=1), 1)
+    sure = good("label", labeller, "album", "-o", "unsure.parquet", "--abstain", 1)
+    assert "18 labels undetermined" in sure.stderr and pd.read_parquet("unsure.parquet")["race"].isna().all()
+
+
+def test_label_refuses_what_it_cannot_write_or_read(folder, labeller):
+    good("generate", "own_images:draw", "-p", "prompts.csv", "-o", "album")
+    assert "written to .csv or .parquet" in bad("label", labeller, "album", "-o", "labels.txt")
+    assert "no manifest.csv there" in bad("label", labeller, labeller, "-o", "labels.csv")
+    assert "config.json: no such file" in bad("label", "album", "album", "-o", "labels.csv")
+    assert not (folder / "labels.csv").exists()
+
+
+def test_labels_that_were_asked_for_are_not_mixed_with_those_that_are_seen(folder, labeller):
+    (folder / "album").mkdir()
+    Image.new("RGB", (32, 32)).save("album/a.png")
+    (folder / "album" / "manifest.csv").write_text("image,prompt_id,trigger,model,gender\na.png,1,,theirs,robot\n")
+    good("label", labeller, "album", "-o", "labels.csv")
+    assert pd.read_csv("labels.csv")["gender"][0] in TAXONOMY["gender"]
+
+
+def test_train_spafreq_from_an_album_whose_prompts_name_the_classes_to_a_corrected_index(folder):
+    torch = pytest.importorskip("torch")
+    torch.set_num_threads(1)
+    from fairical_nb.albums import append, digest
+    from fairical_nb.standins_glyphs import draw_labels, portraits
+    known = draw_labels(240, seed=3)
+    for i, (x, row) in enumerate(zip((portraits(known, seed=3) * 255).astype(np.uint8), known.itertuples())):
+        Image.fromarray(x).save(folder / f"{i}.png")
+        words = {"female": "woman", "male": "man"}[row.gender]
+        append(folder / "manifest.csv", {"image": f"{i}.png", "prompt_id": f"g{i}", "prompt": f"a portrait of a {words}", "trigger": "poor" if i % 2 else "", "seed": i, "model": "glyphs", "sha256": digest(folder / f"{i}.png")})
+    (folder / "7.png").write_bytes(b"no picture")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        done = good("train-spafreq", "--album", folder, "-o", "labeller", "--epochs", 2, "--set", "attributes={'gender': ('female', 'male')}")
+    assert "239 portraits, 1 in quarantine" in done.stderr
+    confusion = pd.read_csv("labeller/confusion.csv")
+    assert confusion["n"].sum() == round(.1 * 239) or 20 <= confusion["n"].sum() <= 28
+    good("label", "labeller", folder, "-o", "labels.csv")
+    assert "no portraits to learn from" in bad("train-spafreq", "-o", "x")
