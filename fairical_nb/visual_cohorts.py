@@ -84,8 +84,8 @@ def read(
     "Read a real image cohort, or a written stand-in, and split it by patient.\n\n    Raises as the set's reader; warns of an attribute with one group."
     if name not in READERS: raise ValueError(f"no image cohort is called {name!r}; there are {', '.join(READERS)}")
     c, (parts, by) = READERS[name](root, **options), PARTS[name]
-    place = Path(c.opener.args[0]) # bound first: the folder of the pictures
-    if any((p / MARK).is_file() for p in (place, place.parent)): c = replace(c, kind="stand-in", source=f"stand-in, drawn, in the format of: {c.source}")
+    place = Path(c.opener.args[0]) # bound first: the set's folder, or its folder of pictures
+    if ((place.parent if place.name == "images" else place) / MARK).is_file(): c = replace(c, kind="stand-in", source=f"stand-in, drawn, in the format of: {c.source}")
     for a in c.attributes:
         n = c.table[a].value_counts()
         if len(n) < 2: warnings.warn(f"attribute {a!r} of cohort {name!r} has {len(n)} group{'' if len(n) == 1 else 's'} ({', '.join(f'{g} {k}' for g, k in n.items())}): no difference between groups can be measured", stacklevel=2)
