@@ -143,6 +143,22 @@ def label(labeller, albums, output_path, probabilities, abstain, batch_size, dev
     left, unsure = sum(n for _, n in parts), int(table[list(who.attributes)].isna().to_numpy().sum())
     click.echo(f"{output_path}: {len(table)} images labelled, {left} left out, {unsure} labels undetermined", err=True)
 
+# %% ../nbs/41_audit_commands.ipynb #c9f0a044
+def _labels(paths, texts, context): # files of labels -> DataFrame with a column model, {name: classes}
+    import pandas as pd
+    from fairical_nb.attributes import TAXONOMY
+    from fairical_nb.counts import read_labels
+    from fairical_nb.mgbi_report import attributes_from
+    columns = list(read_labels(paths[0], [], context=context))
+    texts = list(texts) or [a for a in TAXONOMY if a in columns]
+    if not texts: raise ValueError(f"{paths[0]}: no column is an attribute of the taxonomy; it has {columns}: name one with --attribute NAME=first,second")
+    attributes = attributes_from(texts)
+    parts = [read_labels(p, list(attributes), context=context) for p in paths]
+    whole = pd.concat([t if "model" in t else t.assign(model=Path(p).stem) for p, t in zip(paths, parts)], ignore_index=True)
+    twice = whole.duplicated(["model", "image"]) if "image" in whole else pd.Series(False, index=whole.index)
+    if twice.any(): raise ValueError(f"{int(twice.sum())} images are listed twice for one model, first {whole['image'][twice].iloc[0]!r}: each image counts once")
+    return whole, attributes
+
 # %% ../nbs/41_audit_commands.ipynb #c9f0a023
 @click.command("mgbi", epilog="Example: fairical-nb mgbi labels.csv --correct labellers/faces/confusion.csv -t latex")
 @click.argument("labels", nargs=-1, required=True, metavar="LABELS...")
@@ -154,20 +170,23 @@ def label(labeller, albums, output_path, probabilities, abstain, batch_size, dev
 @click.option("--ca-eps", default=0., show_default=True, help="Floor under each attribute in CA.")
 @click.option("--target", "targets", multiple=True, metavar="NAME=S,S,...", help="Target shares in the order of the classes; repeat. [default: equal]")
 @click.option("--miller-madow", is_flag=True, help="Correct entropies for few images.")
-@click.option("--correct", type=click.Path(path_type=Path), help="Correct for the labeller's errors: CSV attribute, true, predicted, n, held out.")
+@click.option("--correct", type=click.Path(), help="Correct for the labeller's errors: CSV attribute, true, predicted, n, held out.")
 @click.option("--interval", "kind", type=click.Choice(["basic", "bca", "percentile", "none"]), default="basic", show_default=True, help="Kind of interval.")
 @click.option("-n", "--draws", "n", type=click.IntRange(20), default=2000, show_default=True, help="Draws of the bootstrap.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of the draws.")
 @click.option("--cluster", default="prompt_id", show_default=True, help="Column of what is drawn; '' for single images.")
 @click.option("--level", type=click.FloatRange(0, 1, min_open=True, max_open=True), default=.95, show_default=True, help="Nominal coverage.")
-@click.option("--contexts", is_flag=True, help="Also a table by context.")
-@click.option("--digits", type=click.IntRange(1), default=3, show_default=True, help="Decimals.")
-@click.option("-t", "--table-format", "fmt", default="text", show_default=True, help="text, markdown, latex, html, json, or a format of tabulate.")
-def mgbi(labels, miller_madow, contexts, digits, fmt, **options):
+@click.option("--triggers", is_flag=True, help="Also a table by trigger.")
+@click.option("--per-prompt", is_flag=True, help="In JSON, also evenness within and between prompts.")
+@click.option("--digits", type=click.IntRange(1), default=4, show_default=True, help="Decimals.")
+@click.option("-t", "--table-format", "fmt", default="text", show_default=True, help="text, markdown, latex, html or json.")
+def mgbi(labels, attributes, context, targets, miller_madow, correct, kind, n, cluster, triggers, digits, fmt, **options):
     "ID, CA and MGBI of the models in LABELS (CSV or Parquet, a row per image)."
-    from fairical_nb.index_report import audit_files, report
-    found, drawn = audit_files(labels, correction="miller-madow" if miller_madow else None, **options)
-    click.echo(report(found, drawn, fmt, digits=digits, contexts=contexts))
+    from fairical_nb.mgbi_report import audit, report, targets_from
+    table, known = _labels(labels, attributes, context)
+    drawn = dict(kind="basic", n=0) if kind == "none" else dict(kind=kind, n=n)
+    found = audit(table, known, context=context, cluster=cluster or None, confusion=correct, target=targets_from(targets), correction="miller-madow" if miller_madow else None, **drawn, **options)
+    click.echo(report(found, fmt, digits=digits, triggers=triggers))
 
 # %% ../nbs/41_audit_commands.ipynb #c9f0a025
 def _faces(fairface, utkface, albums): # folders -> Faces

@@ -70,10 +70,10 @@ def test_mgbi_prints_what_the_function_returns_in_every_format(folder):
     assert json.loads(good("mgbi", "labels.parquet", "-t", "json", "-n", 50).stdout) == found
     for m, t in table.groupby("model"):
         result = mgbi(t, TAXONOMY)
-        for k, v in result.summary.items(): assert found["models"][m]["scores"][k]["value"] == pytest.approx(v, abs=1e-12)
+        for k, v in result.summary.items(): assert found["models"][m]["scores"][k] == pytest.approx(v, abs=1e-12)
         limits = result.interval(50, 0)
-        assert found["models"][m]["scores"]["MGBI"]["low"] == pytest.approx(limits.loc["MGBI", "low"])
-    assert 0 <= found["comparisons"][0]["P(first higher)"] <= 1 and found["settings"]["method"] == "linear"
+        assert found["models"][m]["intervals"]["MGBI"]["low"] == pytest.approx(limits.loc["MGBI", "low"])
+    assert 0 <= found["pairs"]["one | two"]["beats"] <= 1 and found["settings"]["method"] == "linear"
     for fmt, sign in {"text": "---", "markdown": "|--", "latex": r"\toprule", "html": "<table>"}.items():
         assert sign in good("mgbi", "labels.csv", "-t", fmt, "--interval", "none").stdout
 
@@ -81,7 +81,7 @@ def test_mgbi_prints_what_the_function_returns_in_every_format(folder):
 def test_Q01_the_quantiles_definition_is_an_option_and_is_printed(folder):
     labels().to_csv("labels.csv", index=False)
     first, second = (good("mgbi", "labels.csv", "--interval", "none", "--method", m, "--digits", 6).stdout for m in ("linear", "lower"))
-    assert "numpy's 'linear'" in first and "numpy's 'lower'" in second and first != second
+    assert "(numpy: linear)" in first and "(numpy: lower)" in second and first != second
     assert "method must be one of" in bad("mgbi", "labels.csv", "--method", "middling")
 
 
@@ -91,7 +91,7 @@ def test_mgbi_takes_targets_attributes_corrections_and_several_files(folder):
     assert list(both["models"]) == ["one", "two"] and both["settings"]["target"] == {"gender": [.5, .5]}
     pd.DataFrame([("gender", t, p, 90 if t == p else 10) for t in TAXONOMY["gender"] for p in TAXONOMY["gender"]], columns=["attribute", "true", "predicted", "n"]).to_csv("confusion.csv", index=False)
     mended = json.loads(good("mgbi", "one.csv", "-a", "gender", "--correct", "confusion.csv", "-t", "json", "--interval", "none").stdout)
-    assert mended["settings"]["corrected"] and mended["models"]["one"]["scores"]["MGBI"]["value"] < both["models"]["one"]["scores"]["MGBI"]["value"] + 1e-9
+    assert mended["settings"]["corrected"] and mended["models"]["one"]["scores"]["MGBI"] < both["models"]["one"]["scores"]["MGBI"] + 1e-9
 
 
 def test_undetermined_labels_are_counted_and_few_images_warned_of(folder):
@@ -99,12 +99,12 @@ def test_undetermined_labels_are_counted_and_few_images_warned_of(folder):
     table.loc[:2, "gender"] = None
     table.to_csv("labels.csv", index=False)
     done = good("mgbi", "labels.csv", "-n", 20)
-    assert "Warning: one: fewer than 200 images" in done.stderr and re.search(r"one .* 3\n", done.stdout)
+    assert "Warning: fewer than 200 images" in done.stderr and "one: 90 images" in done.stdout and "undetermined gender 3" in done.stdout
 
 
 @pytest.mark.parametrize("change, words", [
     (lambda t: t[t["trigger"] != ""], "neutral"), (lambda t: t[t["trigger"] == ""], "trigger"), (lambda t: t.drop(columns="trigger"), "no column 'trigger'"),
-    (lambda t: t.drop(columns=list(TAXONOMY)), "no column is an attribute"), (lambda t: t.assign(gender="robot"), "'robot'"), (lambda t: t.assign(image="a.png"), "listed twice")])
+    (lambda t: t.drop(columns=list(TAXONOMY)), "no column is an attribute of the taxonomy"), (lambda t: t.assign(gender="robot"), "'robot'"), (lambda t: t.assign(image="a.png"), "listed twice")])
 def test_bad_tables_are_named_in_one_line(folder, change, words):
     change(labels(20)).to_csv("labels.csv", index=False)
     assert words in bad("mgbi", "labels.csv")
@@ -114,7 +114,7 @@ def test_bad_options_are_named_in_one_line(folder):
     labels(20).to_csv("labels.csv", index=False)
     assert "no such file" in bad("mgbi", "absent.csv")
     assert "labels are read from .csv or .parquet" in bad("mgbi", "prompts.txt", "-a", "gender") if (folder / "prompts.txt").write_text("x") else True
-    assert "--target must read" in bad("mgbi", "labels.csv", "--target", "gender=even")
+    assert "a target is written" in bad("mgbi", "labels.csv", "--target", "gender=even")
     assert "'hair'" in bad("mgbi", "labels.csv", "-a", "hair")
     assert "prompt" in bad("mgbi", "labels.csv", "--cluster", "sentence")
 
