@@ -68,10 +68,12 @@ def main():
     import torch
     from fairical_nb.image_settings import settings
     torch.set_num_threads(args.threads)
-    rows = []
+    rows, timed = [], {}
     for preset, cohort, system in RUNS:
         s = settings(cohort, system, preset=preset)
-        seconds, size = per_image(s, args.batches, args.device, args.most if preset == "demo" else 16)
+        same = (preset, s["kind"], s["channels"])
+        timed[same] = timed.get(same) or per_image(s, args.batches, args.device, args.most if preset == "demo" else 16)
+        seconds, size = timed[same]
         n = images_of(s, TRAINING[cohort])
         name = s["encoder"] if s["kind"] == "phn" else s["network"]
         rows.append({"preset": preset, "cohort": cohort, "system": system, "kind": s["kind"], "network": name, "pixels": s["size"], "batch": size, "device": args.device,
