@@ -18,7 +18,7 @@ from .generators import image_seed
 from .glyph_labellers import agreement, clear
 from .glyph_world import captions, truth
 from .mgbi import mgbi
-from .standins_glyphs import COLOURS, PAINTS, portraits
+from .standins_glyphs import COLOURS, PAINTS
 
 # %% ../nbs/30_tiny_audit.ipynb #ta000009
 def audit_plan(

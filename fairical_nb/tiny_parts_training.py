@@ -73,7 +73,7 @@ def fit_vae(
     vae, # AutoencoderKL, trained in place
     images, # pictures to learn from, as for `images.as_images`
     *,
-    steps=1000, # of the optimiser
+    steps=700, # of the optimiser
     batch_size=16, # pictures per step
     lr=4e-3, # highest step size of the cycle
     **options, # of `training.fit`: seed, folder, resume, progress, threads
@@ -135,7 +135,7 @@ def fit_flow(
     prompts, # (N,) texts
     images, # N pictures, as for `images.as_images`
     *,
-    steps=2500, # of the optimiser
+    steps=2200, # of the optimiser
     batch_size=64, # examples per step
     lr=2e-3, # highest step size of the cycle
     ema=.998, # decay of the running average of the weights that is kept
