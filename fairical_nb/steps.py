@@ -26,7 +26,7 @@ class Run:
     validate: object # function(model) -> float, or None
     device: torch.device # where it runs
     named: dict # {name: tensor} that is trained
-    optimiser: object
+    optimiser: object # of torch
     per_epoch: int # optimiser steps per epoch
     total: int # optimiser steps in all
     workers: int = 0 # processes that read a Dataset
