@@ -22,6 +22,12 @@ def kinds(
 # %% ../nbs/24_clusters.ipynb #clu08
 PORTION = 4_000_000 # numbers drawn at once; bounds the memory and changes no result
 
+def _multiplicities(often, replicates, rng): # (U,) how often each kind is there -> (R, U) how often it is drawn
+    P, U = int(often.sum()), len(often)
+    if 4 * U < P: return rng.multinomial(P, often / P, size=replicates)
+    pick = np.repeat(np.arange(U), often)[rng.integers(0, P, size=(replicates, P), dtype=np.int32)]
+    return np.bincount((pick + U * np.arange(replicates)[:, None]).ravel(), minlength=U * replicates).reshape(replicates, U)
+
 def redraw(
     vectors, # (P, W) counts per cluster
     place, # (P,) context number of each cluster
@@ -35,7 +41,7 @@ def redraw(
         step = max(1, PORTION // len(distinct))
         for start in range(0, replicates, step):
             part = pooled[start:start + step, c]
-            part[:] = rng.multinomial(often.sum(), often / often.sum(), size=len(part)).astype(float) @ distinct
+            part[:] = _multiplicities(often, len(part), rng).astype(float) @ distinct
     return pooled
 
 # %% ../nbs/24_clusters.ipynb #clu13

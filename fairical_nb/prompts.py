@@ -131,6 +131,7 @@ def prompt_set(
     return _checked_set(table, path)
 
 def _checked_set(table, path): # no empty and no repeated prompt or id -> the table, our columns first
+    if not len(table): raise ValueError(f"{path}: the file has a head and no prompt below it")
     for column in ("prompt", "prompt_id"):
         bare = table[column].str.strip().str.casefold()
         if (bare == "").any(): raise ValueError(f"{path}: {int((bare == '').sum())} rows have no {column}, the first is row {int((bare == '').argmax())}")

@@ -1,0 +1,415 @@
+"MGBI: hand-computed values, a naive twin, bad input named and counted, the printed table, intervals, the ceiling, the correction, several models, reports."
+import importlib.util
+import json
+import math
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fairical_nb.attributes import TAXONOMY
+from fairical_nb.counts import NEUTRAL, from_numbers, per_cluster, read_labels, tally
+from fairical_nb.entropy import entropy, evenness, geometric
+from fairical_nb.mgbi import METHODS, CollapsedWarning, FewImagesWarning, NoClustersWarning, NoLimitsWarning, from_counts, mgbi
+from fairical_nb.mgbi_ceiling import ceiling, ceiling_curve, coverage
+from fairical_nb.mgbi_correction import CorrectionWarning, corrected, read_confusion
+from fairical_nb.mgbi_models import benchmark, by_model, check_printed, shared_replicates, versus
+from fairical_nb.mgbi_parts import by_dimension, with_joint, within_prompts
+from fairical_nb.mgbi_report import attributes_from, audit, report, targets_from
+from fairical_nb.prompts import TRIGGERS
+
+FILTER = pytest.mark.filterwarnings("ignore::UserWarning")
+SMALL = {"": {"gender": [5, 5]}, "gentle": {"gender": [6, 4]}, "poor": {"gender": [3, 7]}, "successful": {"gender": [1, 9]}}
+
+
+def labels(seed=0, prompts=6, images=15, models=("first",), triggers=tuple(TRIGGERS), varies=4):
+    "Drawn labels; models share prompts, and each prompt has shares of its own."
+    rng, rows = np.random.default_rng(seed), []
+    for s in ["", *triggers]:
+        for p in range(prompts):
+            shares = {a: rng.dirichlet(varies * np.ones(len(c))) for a, c in TAXONOMY.items()}
+            for model in models:
+                for k in range(images): rows.append((model, f"{s}-{p}", s, f"{model}-{s}-{p}-{k}", *(rng.choice(c, p=shares[a]) for a, c in TAXONOMY.items())))
+    return pd.DataFrame(rows, columns=["model", "prompt_id", "trigger", "image", *TAXONOMY])
+
+
+@pytest.fixture(scope="module")
+def table(): return labels()
+
+
+# By hand, and as a loop
+
+@FILTER
+def test_the_example_by_hand():
+    r = from_counts(SMALL)
+    assert [r.ID, r.worst] == pytest.approx([1, -.1 * math.log2(.1) - .9 * math.log2(.9)])
+    assert r.CA == pytest.approx(.8 * entropy([1, 9]) + .2 * entropy([3, 7]))
+    assert r.MGBI == pytest.approx(math.sqrt(r.CA)) and r.worst_context == "successful"
+    assert r.per_context.index.tolist() == ["gentle", "poor", "successful"]
+
+
+def naive(table, attributes, q=.1, eps=1e-6):
+    "The definitions with Python's own dictionaries and logarithm; the quantile by its formula."
+    counts = {}
+    for row in table.to_dict("records"):
+        for a in attributes:
+            if row[a] is not None: counts.setdefault(row["trigger"], {}).setdefault(a, {}).setdefault(row[a], 0); counts[row["trigger"]][a][row[a]] += 1
+    h = {s: {a: -sum(n / sum(found.values()) * math.log(n / sum(found.values())) for n in found.values()) / math.log(len(attributes[a])) for a, found in c.items()} for s, c in counts.items()}
+    product = lambda values: math.exp(sum(map(math.log, values)) / len(values)) if min(values) > 0 else 0.
+    g = sorted(product(list(v.values())) for s, v in h.items() if s)
+    at = q * (len(g) - 1)
+    low = min(int(at), len(g) - 2) if len(g) > 1 else 0
+    CA = g[low] + (at - low) * (g[low + 1] - g[low]) if len(g) > 1 else g[0]
+    ID = product([max(eps, v) for v in h[""].values()])
+    return {"ID": ID, "CA": CA, "CA_mean": sum(g) / len(g), "worst": g[0], "MGBI": math.sqrt(ID * CA)}
+
+
+@FILTER
+@pytest.mark.parametrize("seed", range(6))
+def test_the_naive_twin(seed):
+    data = labels(seed, prompts=2, images=5, triggers=list(TRIGGERS)[:1 + seed], varies=.6).drop(columns="model")
+    data["age"] = data["age"].astype(object).where(np.random.default_rng(seed).random(len(data)) > .15, None)
+    found = mgbi(data, TAXONOMY)
+    assert found.summary.to_dict() == pytest.approx(naive(data, TAXONOMY), abs=1e-12)
+
+
+def test_Q01_the_quantile_is_a_named_parameter_and_is_printed():
+    "Reported fault: ten definitions of a quantile. Nine triggers with g = .1 ... .9."
+    from fairical_nb.mgbi import scores
+    h = np.r_[1., np.arange(1, 10) / 10][:, None]
+    found = {m: scores(h, method=m)[1] for m in METHODS}
+    assert (found["linear"], found["lower"], found["higher"], found["midpoint"], found["inverted_cdf"]) == pytest.approx((.18, .1, .2, .15, .1))
+    assert len({round(v, 6) for v in found.values()}) == 7
+    with warnings.catch_warnings(action="ignore"): r = from_counts(SMALL, method="lower")
+    assert "quantile 0.1 lower" in repr(r) and "lower" in r._repr_html_() and r.CA == r.worst
+    with pytest.raises(ValueError, match="'linear'"): from_counts(SMALL, method="type 7")
+
+
+# Bad input is named and counted
+
+BAD = [
+    (lambda t: t.drop(columns="race"), "no column 'race'"),
+    (lambda t: t.drop(columns="trigger"), "no column 'trigger'"),
+    (lambda t: t.assign(gender=t["gender"].where(t.index != 3, "femal")), "'femal'.*did you mean 'female'"),
+    (lambda t: t.assign(trigger=t["trigger"].where(t.index > 1, None)), r"2 images have no trigger \(rows 0, 1\).*keep_default_na"),
+    (lambda t: t[t["trigger"] != ""], "no neutral images"),
+    (lambda t: t[t["trigger"] == ""], "at least one trigger"),
+    (lambda t: t.assign(image="a.png"), "899 images are listed a second time"),
+    (lambda t: t.assign(model=["a", "b"] * (len(t) // 2)), "2 models.*benchmark"),
+    (lambda t: t.assign(age=t["age"].astype(object).where(t["trigger"] != "poor", None)), "trigger 'poor' has a class of 'age'"),
+]
+
+
+@FILTER
+@pytest.mark.parametrize("spoil, says", BAD)
+def test_bad_labels(table, spoil, says):
+    with pytest.raises(ValueError, match=says): mgbi(spoil(table), TAXONOMY)
+
+
+@FILTER
+def test_a_trigger_that_should_be_there_is_named(table):
+    with pytest.raises(ValueError, match=r"no image has the trigger 'kind' \(2 triggers are absent: kind, rich\)"): mgbi(table, TAXONOMY, triggers=["kind", "rich", "poor"])
+    assert mgbi(table, TAXONOMY, triggers=TRIGGERS).MGBI == mgbi(table, TAXONOMY).MGBI
+
+
+@pytest.mark.parametrize("counts, says", [
+    ({}, "empty"), ({"poor": {"a": [1, 2]}}, "no neutral"), ({"": {"a": [1, 2]}}, "at least one trigger"), ({"": {"a": [1, 2]}, "x": {"a": [1, 2, 3]}}, "list all classes"),
+    ({"": {"a": [1, 2]}, "x": {"b": [1, 2]}}, r"attributes \['b'\]"), ({"": {"a": [1, 2]}, "x": {"a": [1, 2], "b": [1, 2]}}, "but the first context has"),
+    ({"": {"a": [1, -1]}, "x": {"a": [1, 2]}}, ">= 0"), ({"": {"a": [1, np.nan]}, "x": {"a": [1, 2]}}, "finite"), ({"": {"a": [1]}, "x": {"a": [1]}}, "at least two classes"),
+    ({"": {"a": [1, 2]}, "x": {"a": [0, 0]}}, "no image of trigger 'x'"), ({"": {"a": [0, 0]}, "x": {"a": [1, 1]}}, "no image of the neutral context"), ({"": {}, "x": {}}, "at least one")])
+def test_bad_counts(counts, says):
+    with pytest.raises(ValueError, match=says): from_counts(counts)
+
+
+@FILTER
+@pytest.mark.parametrize("options, says", [({"q": -.1}, "q must"), ({"q": 1.1}, "q must"), ({"eps": -1}, "eps must"), ({"ca_eps": 2}, "ca_eps must"), ({"target": {"height": [1]}}, "'height'"),
+                                           ({"target": {"gender": [.5, .6]}}, "add up to 1"), ({"target": {"gender": [1, 0]}}, "> 0"), ({"target": {"gender": [1 / 3] * 3}}, "2 shares"), ({"correction": "chao"}, "miller-madow")])
+def test_bad_settings(options, says):
+    with pytest.raises(ValueError, match=says): from_counts(SMALL, **options)
+
+
+@pytest.mark.parametrize("p", [[], [1], [[1, 2]], [1, -1], [0, 0], [np.nan, 1], [np.inf, 1]])
+def test_entropy_refuses(p):
+    with pytest.raises(ValueError): entropy(p)
+
+
+def test_undetermined_is_counted_and_left_out_of_that_attribute_only(table):
+    spoiled = table.assign(age=table["age"].astype(object).where(table.index % 10 != 0, None))
+    with warnings.catch_warnings(action="ignore"): r, whole = mgbi(spoiled, TAXONOMY), mgbi(table, TAXONOMY)
+    assert r.undetermined["age"].sum() == 90 and r.undetermined[["gender", "race"]].to_numpy().sum() == 0
+    assert (r.table()["gender"] == whole.table()["gender"]).all() and (r.table()["age"] != whole.table()["age"]).any()
+
+
+def test_warnings_say_what_they_must():
+    with pytest.warns(FewImagesWarning, match="fewest: 10 in 'neutral'"): r = from_counts(SMALL)
+    with pytest.warns(CollapsedWarning, match="factor 0.001"): from_counts({"": {"gender": [0, 400], "age": [90, 90, 90]}, "poor": {"gender": [300, 5], "age": [90, 90, 90]}})
+    with pytest.warns(NoClustersWarning): r.interval(20)
+    with warnings.catch_warnings(): warnings.simplefilter("error"); from_counts({s: {"gender": [150, 160]} for s in ("", "poor")}).interval(20, cluster=None)
+
+
+# Files
+
+def test_files_keep_neutral_and_undetermined_apart(table, tmp_path):
+    spoiled = table.assign(age=table["age"].astype(object).where(table.index % 10 != 0, None))
+    spoiled.to_csv(tmp_path / "a.csv", index=False); spoiled.to_parquet(tmp_path / "a.parquet")
+    want = tally(spoiled, TAXONOMY).totals
+    for ending in ("csv", "parquet"): assert (tally(read_labels(tmp_path / f"a.{ending}", TAXONOMY), TAXONOMY).totals == want).all()
+    with pytest.raises(FileNotFoundError): read_labels(tmp_path / "b.csv", TAXONOMY)
+    with pytest.raises(ValueError, match="no column 'height'"): read_labels(tmp_path / "a.csv", ["height"])
+    (tmp_path / "a.txt").write_text("x")
+    with pytest.raises(ValueError, match=".csv or .parquet"): read_labels(tmp_path / "a.txt", TAXONOMY)
+
+
+# Intervals
+
+def test_clusters_are_prompts_within_contexts(table):
+    vectors, place, names = per_cluster(tally(table, TAXONOMY))
+    assert len(vectors) == 60 and (vectors.sum(1) == 45).all() and set(np.bincount(place)) == {6}
+    both, where, _ = per_cluster(tally(table.assign(prompt_id=1), TAXONOMY))
+    assert len(both) == 10, "a prompt of two contexts is two clusters"
+
+
+@FILTER
+def test_prompts_that_hang_together_widen_the_interval():
+    r = mgbi(labels(1, prompts=8, images=25, varies=1), TAXONOMY)
+    width = lambda t: (t["high"] - t["low"])["CA_mean"]
+    assert width(r.interval(400, kind="percentile")) > 1.5 * width(r.interval(400, kind="percentile", cluster=None))
+
+
+@FILTER
+def test_one_prompt_a_context_cannot_vary(table):
+    found = mgbi(table.assign(prompt_id=1), TAXONOMY).interval(50, kind="percentile")
+    assert (found["high"] - found["low"]).to_numpy() == pytest.approx(0) and found["bias"].to_numpy() == pytest.approx(0)
+
+
+def test_an_unknown_cluster_is_refused_and_named(table):
+    with warnings.catch_warnings(action="ignore"): r = mgbi(table.drop(columns="prompt_id"), TAXONOMY)
+    with pytest.raises(ValueError, match="no column 'prompt_id'.*cluster=None"): r.interval(10)
+    assert r.interval(10, cluster=None).notna().all().all()
+
+
+def test_bca_without_limits_is_nan_and_warned():
+    with warnings.catch_warnings(action="ignore"): r = from_counts({s: {a: [3] * len(c) for a, c in TAXONOMY.items()} for s in ["", *"abcdefghi"]})
+    with pytest.warns(NoLimitsWarning, match="MGBI"): found = r.interval(100, kind="bca", cluster=None)
+    assert found.loc["MGBI", ["low", "high"]].isna().all()
+
+
+def test_a_draw_without_images_of_an_attribute_is_nan_and_left_out():
+    rows = pd.DataFrame({"prompt_id": [1, 2, 3, 4], "trigger": ["", "", "poor", "poor"], "gender": ["male", None, "male", "female"]})
+    with warnings.catch_warnings(action="ignore"): r = mgbi(rows, {"gender": TAXONOMY["gender"]})
+    values = r.replicates(200)
+    assert 0 < np.isnan(values[:, 0]).sum() < 200
+    with warnings.catch_warnings(action="ignore"): assert r.interval(200)["low"].notna().all()
+
+
+def test_basic_covers_what_percentile_misses():
+    "Few images: the percentile interval repeats the bias of entropy, the basic one mends it."
+    rng = np.random.default_rng(6)
+    shares = {s: {a: .5 / len(c) + .5 * rng.dirichlet(np.ones(len(c))) for a, c in TAXONOMY.items()} for s in ["", *"abcdefghi"]}
+    found = coverage(shares, audits=40, replicates=120)
+    assert found.loc["basic", "covered"] > .75 and found.loc["percentile", "covered"] < .6
+    assert (found["mean"] < found["truth"]).all()
+
+
+# The ceiling
+
+@pytest.mark.parametrize("images, mean", [(10, .850), (25, .947), (75, .983), (300, .996)])
+def test_the_ceiling_of_an_even_model(images, mean):
+    assert ceiling_curve([images], n=3000).at[images, "MGBI"] == pytest.approx(mean, abs=2e-3)
+
+
+@FILTER
+def test_the_ceiling_of_a_result_keeps_its_numbers_of_images_and_its_target():
+    counts = {s: {"gender": [20, 5], "age": [10, 10, 5]} for s in ("", "poor", "gentle")}
+    even, aimed = ceiling(from_counts(counts)), ceiling(from_counts(counts, target={"gender": [.8, .2]}))
+    assert even.loc["MGBI", "p"] < .01 and aimed.loc["MGBI", "p"] > even.loc["MGBI", "p"]
+    assert (even["low"] <= even["ceiling"]).all() and (even["ceiling"] <= even["high"] + 1e-12).all()
+    assert ceiling(from_counts(counts)).equals(even)
+
+
+# The classifier
+
+def matrices(size=1000):
+    right = {"gender": .9788, "age": .9536, "race": .9228}
+    return {a: np.round(size * np.where(np.eye(len(c)), right[a], (1 - right[a]) / (len(c) - 1))) for a, c in TAXONOMY.items()}
+
+
+def test_a_collapsed_model_reads_19_and_is_corrected_to_0():
+    M = matrices()
+    assert geometric([entropy(m[0]) for m in M.values()]) == pytest.approx(.19, abs=.005)
+    seen = from_counts({s: {a: M[a][0] if s == "poor" else np.ones(len(c)) / len(c) @ M[a] for a, c in TAXONOMY.items()} for s in ("", "gentle", "poor")})
+    fixed = corrected(seen, M)
+    assert seen.worst == pytest.approx(.19, abs=.005) and fixed.worst < .005 and fixed.ID == pytest.approx(1, abs=1e-6)
+
+
+def test_the_correction_finds_the_truth_and_its_interval_holds_the_matrix():
+    rng, M = np.random.default_rng(0), matrices(200)
+    truth = {s: {a: rng.dirichlet(2 * np.ones(len(c))) for a, c in TAXONOMY.items()} for s in ("", "gentle", "poor")}
+    seen = from_counts({s: {a: 2000 * truth[s][a] @ (M[a] / M[a].sum(1, keepdims=True)) for a in TAXONOMY} for s in truth})
+    fixed = corrected(seen, M)
+    want = {s: geometric([entropy(p) for p in t.values()]) for s, t in truth.items()}
+    assert fixed.per_context.to_dict() == pytest.approx({s: v for s, v in want.items() if s}, abs=1e-3)
+    width = lambda r: (t := r.interval(150, cluster=None, kind="percentile").loc["MGBI"])["high"] - t["low"]
+    assert width(fixed) > 1.2 * width(seen)
+    assert fixed.interval(50, cluster=None).equals(fixed.interval(50, cluster=None))
+
+
+@FILTER
+@pytest.mark.parametrize("confusion, says", [({"height": [[1, 0], [0, 1]]}, "'height'"), ({"gender": [[1]]}, r"shape \(2, 2\)"), ({"gender": [[1, 1], [0, 0]]}, "no held-out picture"), ({"gender": [[1, -1], [0, 1]]}, ">= 0")])
+def test_bad_confusion(confusion, says):
+    with pytest.raises(ValueError, match=says): corrected(from_counts(SMALL), confusion)
+
+
+def test_corrections_that_rest_on_little_are_warned():
+    with warnings.catch_warnings(action="ignore"): r = from_counts(SMALL)
+    with pytest.warns(CorrectionWarning, match="needs about 500"): corrected(r, {"gender": [[9, 1], [1, 9]]})
+    big = from_counts({s: {"gender": [500, 500]} for s in ("", "poor")})
+    with pytest.warns(CorrectionWarning, match="hardly tells"): corrected(big, {"gender": [[6, 4], [4, 6]]})
+
+
+def test_confusion_files(tmp_path):
+    path = tmp_path / "held_out.csv"
+    path.write_text("attribute,true,predicted,n\ngender,female,female,9\ngender,female,male,1\ngender,male,male,8\n")
+    assert read_confusion(path, TAXONOMY)["gender"].tolist() == [[9, 1], [0, 8]]
+    path.write_text("attribute,true,predicted,n\ngender,female,woman,9\n")
+    with pytest.raises(ValueError, match="'woman' is no class"): read_confusion(path, TAXONOMY)
+    path.write_text("true,predicted,n\n")
+    with pytest.raises(ValueError, match="no column 'attribute'"): read_confusion(path, TAXONOMY)
+
+
+# Several models
+
+@pytest.fixture(scope="module")
+def three():
+    a = labels(3, prompts=10, images=10, models=("A", "B"), triggers=("poor", "gentle", "successful"), varies=1)
+    c = labels(4, prompts=10, images=10, models=("C",), triggers=("poor", "gentle", "successful")).assign(prompt_id=lambda d: "c" + d["prompt_id"])
+    with warnings.catch_warnings(action="ignore"): return by_model(pd.concat([a, c]), TAXONOMY)
+
+
+def test_models_with_the_same_prompts_share_their_draws(three):
+    values, groups = shared_replicates(three, 300)
+    assert sorted(map(sorted, groups)) == [["A", "B"], ["C"]]
+    r = np.corrcoef([v[:, 2] for v in values.values()])
+    assert r[0, 1] > .5 and abs(r[0, 2]) < .25
+    pairs = versus(three, n=300)
+    assert pairs["paired"].tolist() == [True, False, False] and pairs["beats"].between(0, 1).all() and (pairs["low"] <= pairs["high"]).all()
+    assert pairs.loc[("A", "B"), "difference"] == pytest.approx(three["A"].MGBI - three["B"].MGBI)
+
+
+def test_a_model_beats_itself_half_of_the_time(three):
+    found = versus({"A": three["A"], "again": three["A"]}, n=50)
+    assert found["beats"].tolist() == [.5] and found[["difference", "low", "high"]].to_numpy() == pytest.approx(0)
+
+
+def test_order_of_rows_does_not_matter_to_pairs():
+    data = labels(3, prompts=5, images=6, models=("A", "B"), triggers=("poor", "gentle"))
+    with warnings.catch_warnings(action="ignore"):
+        first, second = by_model(data, TAXONOMY), by_model(data.sort_values(["model", "image"], ascending=[True, False]), TAXONOMY)
+    assert versus(first, n=40).equals(versus(second, n=40))
+
+
+def test_the_benchmark_table(three):
+    found = benchmark(three, n=100)
+    assert found.index.tolist() == ["A", "B", "C"] and found.loc["A", "MGBI"] == three["A"].MGBI
+    assert found[["ID", "CA", "CA_mean", "worst", "MGBI", "low", "high", "worst_trigger", "images"]].notna().all().all()
+
+
+def test_what_cannot_be_compared_is_refused(three):
+    with warnings.catch_warnings(action="ignore"): other, lower = from_counts(SMALL), from_counts({s: {a: [1] * len(c) for a, c in TAXONOMY.items()} for s in three["A"].data.contexts}, method="lower", attributes=TAXONOMY)
+    with pytest.raises(ValueError, match="different attributes"): versus({"A": three["A"], "x": other})
+    with warnings.catch_warnings(action="ignore"), pytest.raises(ValueError, match=r"same triggers \(successful\)"): by_model(labels(3, prompts=2, images=3, models=("A", "B")).query("not (model == 'B' and trigger == 'successful')"), TAXONOMY)
+    with pytest.raises(ValueError, match="different settings"): benchmark({"A": three["A"], "x": lower})
+    with pytest.raises(ValueError, match="at least two"): versus({"A": three["A"]})
+
+
+def test_the_printed_table_is_the_root_of_its_columns(root):
+    printed = pd.read_csv(root / "data/published/holofair_benchmark.csv", dtype=str).set_index("model")
+    found = check_printed(printed)
+    assert len(found) == 8 and (found["difference"].abs() < 1e-4).all() and found["explained"].all()
+    assert sorted(found.index[found["root"].round(4) != found["MGBI"]]) == ["Bagel", "Harmon", "SD3.5-Large"]
+    spoiled = check_printed(printed.assign(MGBI=(printed["MGBI"].astype(float) + 2e-4).map("{:.4f}".format)))
+    assert not spoiled["explained"].all()
+
+
+# Parts
+
+@FILTER
+def test_joint_attributes_have_every_combination(table):
+    r = mgbi(*with_joint(table, TAXONOMY, "gender", "race"))
+    assert r.counts.loc[("", "gender&race")].index.tolist() == [f"{g}&{c}" for g in TAXONOMY["gender"] for c in TAXONOMY["race"]]
+    want = pd.crosstab(table["trigger"], table["gender"] + "&" + table["race"])
+    assert r.counts["n"].xs("poor").droplevel(0).to_dict() == {c: want.loc["poor"].get(c, 0) for c in r.data.attributes["gender&race"]}
+    spoiled = table.assign(race=table["race"].astype(object).where(table.index % 7 != 0, None))
+    assert mgbi(*with_joint(spoiled, TAXONOMY, "gender", "race")).undetermined.to_numpy().sum() == spoiled["race"].isna().sum()
+
+
+@FILTER
+def test_means_by_dimension(table):
+    r = mgbi(table, TAXONOMY)
+    found = by_dimension(r)
+    assert found["triggers"].sum() == 9
+    assert found.loc[("warmth", "+"), "g"] == pytest.approx(r.per_context[["compassionate", "gentle", "trustworthy"]].mean())
+
+
+@FILTER
+def test_within_and_between_add_up(table):
+    found = within_prompts(mgbi(table, TAXONOMY), n=20)
+    assert (found["within"] + found["between"]).to_numpy() == pytest.approx(found["pooled"].to_numpy()) and found["between"].min() > -1e-12
+    by_hand = table[(table["trigger"] == "poor")].groupby("prompt_id")["race"].apply(lambda x: entropy([(x == c).sum() for c in TAXONOMY["race"]])).mean()
+    assert found.loc[("poor", "race"), "within"] == pytest.approx(by_hand)
+
+
+# Reports
+
+@pytest.mark.parametrize("fmt", ["text", "markdown", "latex", "html", "json"])
+def test_reports(table, tmp_path, fmt):
+    with warnings.catch_warnings(action="ignore"): found = audit(table, n=40, per_prompt=True)
+    text = report(found, fmt)
+    assert "linear" in text and ("0.1" in text)
+    if fmt == "json":
+        read = json.loads(text)["models"]["first"]
+        assert read["scores"]["MGBI"] == found.results["first"].MGBI and read["intervals"]["MGBI"]["low"] == found.table.at["first", "low"]
+        assert sum(c["n"] for c in read["counts"]) == 3 * len(table) and set(read["dimensions"]) == {"competence | +", "competence | -", "warmth | +", "warmth | -"}
+    else: assert f"{found.results['first'].MGBI:.4f}" in text and "undetermined gender 0" in text
+
+
+def test_the_audit_of_a_file_is_that_of_its_table(table, tmp_path):
+    table.to_csv(tmp_path / "labels.csv", index=False)
+    with warnings.catch_warnings(action="ignore"): assert report(audit(tmp_path / "labels.csv", n=30), "json") == report(audit(table, n=30), "json")
+
+
+def test_words_of_the_command_line():
+    assert attributes_from(["gender", "hair=short,long"]) == {"gender": ("female", "male"), "hair": ("short", "long")} and attributes_from([]) == TAXONOMY
+    assert targets_from(["age=.2,.6,.2"]) == {"age": [.2, .6, .2]} and targets_from([]) is None
+    for bad in (["hair"], ["gender", "gender"]):
+        with pytest.raises(ValueError): attributes_from(bad)
+    with pytest.raises(ValueError, match="share,share"): targets_from(["age=x"])
+
+
+def test_the_result_shows_itself():
+    with warnings.catch_warnings(action="ignore"): r = from_counts(SMALL)
+    html = r._repr_html_()
+    assert "0.7426" in html and "fewer than 200 images" in html and "(neutral)" in html and "worst trigger 'successful'" in html
+
+
+# The benchmark
+
+@FILTER
+def test_the_benchmark_runs_and_agrees_with_its_loop_and_its_results_are_reached(root, monkeypatch):
+    monkeypatch.syspath_prepend(str(root / "benchmarks"))
+    spec = importlib.util.spec_from_file_location("benchmark_of_mgbi", root / "benchmarks/mgbi.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "PART", 1), monkeypatch.setattr(module, "REPLICATES", 50)
+    row = module.ROWS["mgbi"]
+    assert row.same(row.ours(row.make(True)), row.reference(row.make(True))) < 1e-12
+    found = pd.read_csv(root / "benchmarks/results/mgbi.csv")
+    assert found["row"].tolist() == list(module.ROWS) and found["reached"].all()
+
+
+def test_none_of_it_needs_torch():
+    code = "import sys, fairical_nb.mgbi_report, fairical_nb.mgbi_plots, fairical_nb.prompts; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
