@@ -47,9 +47,10 @@ def backbone(
     size = entry["size"] if size is None else int(size)
     patch = options.get("patch_size", SMALL["patch_size"] if name == "small_vit" else _patch(entry["timm"]))
     if patch: _fits(name, size, patch)
+    path = None if weights is None else _found(name, weights) # before anything large is built
     net = _built(entry["timm"], size, options)
     net.size, (net.mean, net.std) = size, entry["colours"]
-    if weights is not None: load_weights(net, name, weights)
+    if path: load_weights(net, name, path)
     return net
 
 def _patch(name): # side of a patch, read from the name; None for networks without patches
@@ -83,6 +84,7 @@ def _missing(name, asked): # -> FileNotFoundError
                              "Without it run: backbone='small_vit' (trained here), backbone='lite0' with weights='package', any backbone with random weights.")
 
 def _found(name, weights): # "local", "package" or a path -> an existing file
+    if weights == "package" and name != "lite0": raise ValueError(f"weights='package' exist for backbone 'lite0' only, but it is {name!r}: take weights='local' or a file")
     asked = [Path(weights)] if weights not in ("local", "package") else places(name) if weights == "local" else [_package()]
     for path in asked:
         if path.is_file(): return path
@@ -112,7 +114,6 @@ def load_weights(
     weights, # "package" (lite0 only), "local" (see `places`), or a file: .safetensors, .pth, .bin
 )->Path: # the file they came from
     "Load weights from this machine into `net`.\n\n    Raises FileNotFoundError with all places, ValueError when file and network do not fit."
-    if weights == "package" and name != "lite0": raise ValueError(f"weights='package' exist for backbone 'lite0' only, but it is {name!r}: take weights='local' or a file")
     path = _found(name, weights)
     state = _read(path)
     state = _renamed(state, net) if "_conv_stem.weight" in state else _filtered(state, net)
