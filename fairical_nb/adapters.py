@@ -68,7 +68,9 @@ def adapter_tensors(
 def remove_adapter(pipe): # the network as it was before
     "Take the adapter off."
     network = family(pipe).network
-    if NAME in getattr(network, "peft_config", {}): network.delete_adapters(NAME)
+    there = getattr(network, "peft_config", {})
+    if list(there) == [NAME]: network.unload_lora() # the layers themselves are unwrapped
+    elif NAME in there: network.delete_adapters(NAME)
 
 # %% ../nbs/32_adapters.ipynb #g32d000e
 @contextlib.contextmanager

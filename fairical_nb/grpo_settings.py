@@ -51,8 +51,8 @@ class Judging:
 @dataclass(frozen=True)
 class Learning:
     "How the adapter is changed."
-    updates: int = 50 # number of updates
-    time_steps: int = 3 # time-steps trained in an update, drawn at random; 0: all that have noise
+    updates: int = 30 # number of updates
+    time_steps: int = 6 # time-steps trained in an update, drawn at random; 0: all that have noise
     accumulate: int = 1 # passes collected into one optimiser step
     clip: float = .2 # of the ratio
     reduce: str = "sum" # of log-probabilities and divergence over dimensions

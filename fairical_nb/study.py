@@ -25,7 +25,7 @@ from .quality import frechet_distance
 
 # %% ../nbs/32_study.ipynb #g32y0009
 ROWS = {"baseline": {"updates": 0}, "all": {}, "gender": {"weights": {"gender": 1.}}, "age": {"weights": {"age": 1.}}, "race": {"weights": {"race": 1.}}, "neutral": {}} # {row: what differs from the preset}
-ROWS |= {f"beta{b:g}": {"beta": b, "updates": 80} for b in (0., .01, .05, .2, .5)}
+ROWS |= {f"beta{b:g}": {"beta": b, "updates": 80, "time_steps": 3} for b in (0., .01, .05, .2, .5)}
 
 # %% ../nbs/32_study.ipynb #g32y000b
 def features(

@@ -495,3 +495,13 @@ def test_prompts_of_an_update_come_from_as_many_contexts_as_there_are():
     chosen = drawn_prompts(keys, 7, 0, 0)
     assert len(set(chosen)) == 7 and len(set(keys[chosen])) == 5
     assert len({tuple(drawn_prompts(keys, 5, 0, u)) for u in range(20)}) > 10
+
+
+def test_an_adapter_taken_off_leaves_the_network_as_it_was(pipe):
+    from fairical_nb.adapters import remove_adapter
+    before = dict(pipe.transformer.state_dict())
+    add_adapter(pipe, rank=2)
+    remove_adapter(pipe)
+    after = pipe.transformer.state_dict()
+    assert list(after) == list(before) and all(torch.equal(v, after[n]) for n, v in before.items())
+    assert len(add_adapter(pipe, rank=3)) == len(add_adapter(sd3(), rank=3))
