@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['drawn_prompts', 'drawn_steps', 'Run', 'start', 'sample', 'judge', 'improve', 'update', 'save_run', 'load_run',
-           'Trained', 'past_limit', 'train', 'finish']
+           'Trained', 'past_limit', 'run_card', 'train', 'finish']
 
 # %% ../nbs/32_grpo_trainer.ipynb #g32t0005
 import contextlib
@@ -231,7 +231,8 @@ def _begun(run, folder, resume): # a folder is checked and, perhaps, read
     elif resume: raise FileNotFoundError(f"{Path(folder) / 'checkpoint.pt'}: no such file, so there is no run to resume")
     elif there: raise ValueError(f"{folder}: holds a run already: resume it, or take another folder")
 
-def _card(run, stopped): # text of the model card
+def run_card(run, stopped=""): # text of the model card of a run
+    "The card of a run's adapter."
     s, n = run.settings, len(run.rows)
     facts = {"updates": n, "seed": run.seed, "rank": s.rank, "alpha": s.alpha or 2 * s.rank, "pictures a prompt": s.pictures, "reward": f"eps {s.eps:g}, weights {s.weights or 'equal'}, target {s.target or 'uniform'}",
              "divergence": f"beta {s.beta:g}, form {s.form}", "prompts": f"{len(run.prompts)} ({run.prompts['trigger'].nunique()} contexts)", "ended early": stopped or "no"}
@@ -276,4 +277,4 @@ def finish(run, folder, stopped=""): # the average goes in, the adapter is writt
     if run.average is not None:
         with torch.no_grad():
             for n, p in run.named.items(): p.copy_(run.average[n])
-    if folder and run.accelerator.is_main_process: save_adapter(run.adapter, Path(folder) / "adapter", card=_card(run, stopped))
+    if folder and run.accelerator.is_main_process: save_adapter(run.adapter, Path(folder) / "adapter", card=run_card(run, stopped))

@@ -16,9 +16,10 @@ import numpy as np
 import pandas as pd
 import torch
 
+from .adapters import save_adapter
 from .files import read_json, replacing, write_json
 from .grpo_settings import settings
-from .grpo_trainer import train
+from .grpo_trainer import run_card, train
 from .grpo_verdict import SAMPLERS, examine, measures
 from .images import as_images
 from .quality import frechet_distance
@@ -87,12 +88,14 @@ def look(
     return rows, {k: counted(e) for k, e in found.items()}, found[samplers[0]]
 
 # %% ../nbs/32_study.ipynb #g32y000g
-def _curve(world, s, every, per_prompt, points): # a monitor that looks but never stops
+def _glance(pipe, world, s, update): # a look with 6 pictures a prompt -> one point of the curve
+    begun = time.process_time()
+    rows, _, _ = look(pipe, world, s, per_prompt=6, samplers=SAMPLERS[:1], draws=0, seed=1)
+    return {"update": update} | {k: round(v, 4) for k, v in rows["deployment"].items() if k in ("labeller MGBI", "judge MGBI", "agreement", "clear")} | {"seconds": time.process_time() - begun}
+
+def _curve(world, s, every, points): # a monitor that looks but never stops
     def watch(run, row):
-        if every and run.update % every == 0 and run.update < s.updates:
-            begun = time.process_time()
-            rows, _, _ = look(run.adapter.pipe, world, s, per_prompt=per_prompt, samplers=SAMPLERS[:1], draws=0, seed=1)
-            points.append({"update": run.update} | {k: round(v, 4) for k, v in rows["deployment"].items() if k in ("labeller MGBI", "judge MGBI", "agreement", "clear")} | {"seconds": time.process_time() - begun})
+        if every and run.update % every == 0: points.append(_glance(run.adapter.pipe, world, s, run.update))
         return ""
     return watch
 
@@ -113,16 +116,19 @@ def run_row(
     per_prompt=30, # pictures of each evaluation prompt in the end
     every=10, # updates between two looks with few pictures; 0: none
     folder=None, # for checkpoints, metrics, adapter; None: none
+    adapter=None, # folder for the adapter alone, 16 bits a number, with its card; None: none
 )->dict: # what `write_row` writes
     "Train one row with one seed, and look."
     differs = ROWS.get(row, {}) | dict(changes or {})
     s = settings(preset, **{k: v for k, v in differs.items() if k != "updates" or v})
-    prompts, points, begun, table = world["train"], [], time.process_time(), None
+    prompts, points, begun, trained = world["train"], [], time.process_time(), None
     if row.startswith("neutral"): prompts, s = prompts[prompts["trigger"] == ""], settings(s, groups=min(s.groups, int((prompts["trigger"] == "").sum())))
-    if differs.get("updates", 1): table = train(pipe, world["labellers"]["labeller"], prompts, preset=s, seed=seed, folder=folder, monitor=_curve(world, s, every, 6, points)).table
+    if differs.get("updates", 1) and every: points.append(_glance(pipe, world, s, 0))
+    if differs.get("updates", 1): trained = train(pipe, world["labellers"]["labeller"], prompts, preset=s, seed=seed, folder=folder, monitor=_curve(world, s, every, points))
+    if adapter and trained: save_adapter(pipe, adapter, card=run_card(trained.run, trained.stopped), half=True)
     seconds = time.process_time() - begun - sum(p["seconds"] for p in points)
     rows, counts, e = look(pipe, world, s, per_prompt=per_prompt)
-    curve = [] if table is None else table.drop(columns=["steps", "prompts", "seconds"]).to_dict("records")
+    curve = [] if trained is None else trained.table.drop(columns=["steps", "prompts", "seconds"]).to_dict("records")
     return {"row": row, "seed": seed, "changes": differs, "updates": len(curve), "seconds": round(seconds, 1), "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
             "data": "stand-in", "measures": rows, "counts": counts, "looks": points, "curve": curve, "grid": _grid(e)}
 
