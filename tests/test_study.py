@@ -1,0 +1,127 @@
+"Studies of Fair-GRPO: rows, seeds, small files; the command in front of the trainer."
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from click.testing import CliRunner
+from test_fairgrpo import PROMPTS, SMALL, Pixels
+from tiny_sd3 import sd3
+
+from fairical_nb import change_commands
+from fairical_nb.grpo_verdict import by_class, read
+from fairical_nb.mgbi import from_counts
+from fairical_nb.study import counted, distances, over_seeds, read_rows, run_row, strip, table_of, write_method, write_row
+
+torch.set_num_threads(1)
+pytestmark = pytest.mark.filterwarnings("ignore:fewer than 200 images")
+
+
+class Reader(Pixels):
+    class net:
+        eval = staticmethod(lambda: None)
+        body = staticmethod(lambda x: torch.stack([x.mean((1, 2, 3)), x.std((1, 2, 3))], 1))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    "A baseline and a trained row, as files."
+    torch.manual_seed(0)
+    world = {"labellers": {"labeller": Pixels(), "judge": Reader()}, "prompts": PROMPTS, "train": PROMPTS, "worlds": {"balanced": torch.rand(30, 3, 32, 32)}}
+    out = tmp_path_factory.mktemp("rows")
+    for row, seed, changes in (("baseline", 0, None), ("all", 0, {"updates": 2}), ("all", 1, {"updates": 2})):
+        write_row(run_row(row, seed, sd3(), world, preset=SMALL, changes=changes, per_prompt=6, every=1, adapter=out / "adapter" if seed else None), out, picture=True)
+    return out
+
+
+def test_a_run_is_a_small_file_from_which_its_measures_follow(folder):
+    base, *trained = sorted(read_rows(folder), key=lambda r: r["row"] != "baseline")
+    assert [r["seed"] for r in trained] == [0, 1] and base["updates"] == 0 and all(r["updates"] == 2 and r["data"] == "stand-in" for r in trained)
+    for r in (base, *trained):
+        for sampler in ("deployment", "training"):
+            again = from_counts(r["counts"][sampler]["judge"])
+            assert again.MGBI == pytest.approx(r["measures"][sampler]["judge MGBI"], abs=1e-4)
+    assert [p["update"] for p in trained[0]["looks"]] == [0, 1, 2] and {"kl", "on_far", "dead", "grad_norm", "lr"} <= set(trained[0]["curve"][0])
+    assert all(p.stat().st_size < 30_000 for p in folder.glob("*.json"))
+    assert (folder / "adapter" / "README.md").is_file()
+
+
+def test_rows_lie_side_by_side_with_their_spread(folder):
+    table = table_of(read_rows(folder))
+    summary = over_seeds(table, ["judge MGBI"])
+    two = table.loc[table["row"] == "all", "judge MGBI"]
+    assert summary.loc["all"].tolist() == pytest.approx([2, two.mean(), two.std()]) and np.isnan(summary.loc["baseline", "judge MGBI sd"])
+    write_method(read_rows(folder, ["all"]), folder / "sd3" / "fair_grpo.csv", "fair_grpo")
+    lines = pd.read_csv(folder / "sd3" / "fair_grpo.csv")
+    assert lines[["method", "seed", "sampler"]].values.tolist() == [["fair_grpo", s, k] for s in (0, 1) for k in ("deployment", "training")]
+
+
+def test_an_absent_row_is_named(folder):
+    with pytest.raises(FileNotFoundError, match="no result of row 'gender'.*retrain"):
+        read_rows(folder, ["baseline", "gender"])
+
+
+def test_counts_are_those_of_the_labels():
+    e = read(torch.rand(6, 3, 8, 8), pd.concat([PROMPTS] * 2), {"judge": Reader()})
+    counts = counted(e)["judge"]
+    assert sum(sum(c["gender"]) for c in counts.values()) == 6
+    assert counts["x"]["age"] == [int((e.tables["judge"].query("trigger == 'x'")["age"] == k).sum()) for k in e.attributes["age"]]
+    with pytest.raises(ValueError, match="6 pictures and 3 rows"):
+        read(torch.rand(6, 3, 8, 8), PROMPTS, {"judge": Reader()})
+
+
+def test_a_share_by_class_does_not_move_with_the_composition():
+    clear = {"disc": .9, "square": .3}
+    for n in ((50, 50), (90, 10), (10, 90)):
+        table = pd.DataFrame({"shape": np.repeat(["disc", "square"], n)})
+        flags = np.concatenate([np.arange(k) < round(clear[c] * k) for c, k in zip(clear, n)])
+        assert by_class(flags, table, ["shape"]) == pytest.approx(.6)
+
+
+def test_strips_and_distances():
+    from io import BytesIO
+    from PIL import Image
+    x = torch.rand(7, 3, 8, 8)
+    assert Image.open(BytesIO(strip(x, columns=3))).size == (24, 16)
+    assert distances(Reader(), x, {"itself": x})["frechet itself"] == pytest.approx(0, abs=1e-9)
+
+
+# the command
+
+@pytest.fixture
+def typed(monkeypatch):
+    monkeypatch.setattr(change_commands, "_pipeline", lambda name: sd3())
+    monkeypatch.setattr(change_commands, "_labeller", lambda name: Pixels())
+    few = [w for s in ("groups=2", "pictures=4", "batch=8", "rank=2", "steps=4", "sigmas=(1.,.75,.5,.25)", "time_steps=1") for w in ("--set", s)]
+
+    def run(*words):
+        said = CliRunner().invoke(change_commands.train_fairgrpo, [*few, *map(str, words)])
+        return said.exit_code, f"{said.output} {said.exception or ''}"
+    return run
+
+
+def test_train_resume_and_refuse(typed, tmp_path):
+    prompts, folder = tmp_path / "prompts.csv", tmp_path / "run"
+    PROMPTS.to_csv(prompts, index=False)
+    status, text = typed("--prompts", prompts, "-o", folder, "--set", "updates=1")
+    assert status == 0 and "effective batch 8" in text, text
+    assert typed("--prompts", prompts, "-o", folder, "--set", "updates=2", "--resume")[0] == 0
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [r["update"] for r in rows] == [0, 1]
+    for words, said in ((("-o", folder), "holds a run already"), (("-o", tmp_path / "x", "--set", "betta=1"), "did you mean 'beta'"), (("-o", tmp_path / "x", "--preset", "huge"), "preset must be one of tiny, paper, literal"),
+                        (("-o", tmp_path / "x", "--resume"), "no run to resume"), (("-o", tmp_path / "x", "--set", "beta"), "NAME=VALUE"), (("-o", tmp_path / "x", "--neutral-only"), "groups must lie between 1 and the number of prompts, 1")):
+        status, text = typed("--prompts", prompts, *words)
+        assert status != 0 and said in text, text
+    assert not (tmp_path / "x").exists()
+
+
+def test_dry_run_samples_nothing(typed, tmp_path):
+    status, text = typed("--dry-run", "-o", tmp_path / "run")
+    assert status == 0 and "30 updates of 2 prompts x 4 pictures" in text and not (tmp_path / "run").exists()
+
+
+def test_a_missing_column_of_prompts_is_named(typed, tmp_path):
+    PROMPTS.drop(columns="trigger").to_csv(tmp_path / "p.csv", index=False)
+    status, text = typed("--prompts", tmp_path / "p.csv", "-o", tmp_path / "run")
+    assert status != 0 and "has no column 'trigger'" in text
