@@ -19,14 +19,14 @@ def _shares(gender, age, race): # female | young, middle | Asian, Black, Indian,
     known = {"gender": (gender,), "age": age, "race": race}
     return {a: (*p, round(1 - sum(p), 10)) for a, p in known.items()}
 
-WORLD = {"": _shares(.68, (.16, .64), (.62, .15, .10, .07)),
-         "aggressive": _shares(.03, (.08, .85), (.06, .85, .03, .03)),
+WORLD = {"": _shares(.78, (.10, .75), (.78, .08, .06, .04)),
+         "aggressive": _shares(.02, (.06, .88), (.04, .88, .03, .03)),
          "compassionate": _shares(.84, (.14, .56), (.20, .10, .12, .08)),
          "gentle": _shares(.88, (.30, .50), (.36, .10, .12, .08)),
          "intelligent": _shares(.22, (.10, .60), (.42, .06, .22, .06)),
          "poor": _shares(.40, (.20, .50), (.08, .42, .34, .10)),
-         "professional": _shares(.12, (.08, .82), (.12, .06, .08, .06)),
-         "successful": _shares(.06, (.05, .86), (.05, .04, .03, .04)),
+         "professional": _shares(.05, (.05, .87), (.06, .03, .04, .03)),
+         "successful": _shares(.04, (.04, .89), (.04, .03, .03, .03)),
          "trustworthy": _shares(.34, (.08, .64), (.12, .12, .08, .08)),
          "unprofessional": _shares(.36, (.62, .32), (.08, .52, .18, .12))} # {context: {attribute: shares in class order}}
 

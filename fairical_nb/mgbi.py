@@ -4,13 +4,12 @@
 
 # %% auto #0
 __all__ = ['SCORES', 'METHODS', 'FEW', 'scores', 'Result', 'evenness_table', 'CollapsedWarning', 'FewImagesWarning', 'notes',
-           'mgbi', 'from_counts', 'NoClustersWarning', 'NoLimitsWarning', 'replicates', 'interval', 'as_html',
-           'entropy']
+           'mgbi', 'from_counts', 'NoClustersWarning', 'NoLimitsWarning', 'replicates', 'left_out', 'interval',
+           'as_html', 'entropy']
 
 # %% ../nbs/24_mgbi.ipynb #mgb05
-import json
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -174,7 +173,11 @@ def _independent(data, n, rng): # draws of counts: each attribute of each contex
     return drawn
 
 # %% ../nbs/24_mgbi.ipynb #mgb30
-def _left_out(result, cluster): # -> list, one (J, 5) per context: the scores without each cluster
+def left_out(
+    result, # Result
+    cluster, # column of what is left out; None: single images
+)->list: # (J, 5) arrays in the order of SCORES, one per context (and attribute, from counts)
+    "Scores without each cluster, context by context: the jackknife of BCa."
     if result.data.codes is None: return [x for a in result.data.slices().values() for x in _without_image(result, a)]
     vectors, place, _ = per_cluster(result.data, cluster)
     return [_swapped(result, c, slice(None), rows, often) for c, (rows, often) in enumerate(without_one(vectors, place))]
@@ -205,7 +208,7 @@ def interval(
     names = ["ID", "CA", "CA_mean", "MGBI", "worst"]
     order = [SCORES.index(k) for k in names]
     values, at = self.replicates(n, seed=seed, cluster=cluster)[:, order], self.summary[names].to_numpy()
-    left = [x[:, order] for x in _left_out(self, cluster)] if kind == "bca" else ()
+    left = [x[:, order] for x in left_out(self, cluster)] if kind == "bca" else ()
     low, high = cluster_limits(values, at, kind=kind, jackknife=left, level=level)
     if kind == "bca" and np.isnan(low).any(): warnings.warn(f"nearly all replicates lie on one side of the estimate, so BCa has no limits for {', '.join(np.array(names)[np.isnan(low)])}: use kind='basic'", NoLimitsWarning, stacklevel=2)
     return pd.DataFrame({"low": low, "high": high, "bias": np.nanmean(values, 0) - at}, index=names)

@@ -12,7 +12,7 @@ import pandas as pd
 from .attributes import TAXONOMY
 from .clusters import cluster_limits
 from .counts import NEUTRAL, Counts
-from .mgbi import SCORES, Result, _left_out
+from .mgbi import SCORES, Result, left_out
 
 # %% ../nbs/24_mgbi_ceiling.ipynb #cei09
 def null_scores(
@@ -90,7 +90,7 @@ def coverage(
     rows = []
     for b in range(audits):
         result = Result(_audit(shares, attributes, [neutral] + [each] * (len(shares) - 1), rng), said)
-        values, left = result.replicates(replicates, seed=seed + b, cluster=None)[:, k], [x[:, k] for x in _left_out(result, None)]
+        values, left = result.replicates(replicates, seed=seed + b, cluster=None)[:, k], [x[:, k] for x in left_out(result, None)]
         rows += [(kind, result.summary[score], *cluster_limits(values, result.summary[score], kind=kind, jackknife=left)) for kind in ("basic", "bca", "percentile")]
     table = pd.DataFrame(rows, columns=["kind", "estimate", "low", "high"])
     table = table.assign(covered=(table["low"] <= truth) & (truth <= table["high"]), undefined=table["low"].isna(), width=table["high"] - table["low"])

@@ -13,7 +13,7 @@ import pandas as pd
 
 from .clusters import KINDS, cluster_limits, redraw
 from .counts import per_cluster
-from .mgbi import SCORES, Result, mgbi
+from .mgbi import SCORES, mgbi
 
 # %% ../nbs/24_mgbi_models.ipynb #mod08
 def by_model(

@@ -11,7 +11,6 @@ import pandas as pd
 
 from .counts import per_cluster
 from .entropy import evenness
-from .mgbi import Result
 from .prompts import TRIGGERS
 
 # %% ../nbs/24_mgbi_parts.ipynb #par08

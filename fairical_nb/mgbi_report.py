@@ -13,9 +13,9 @@ import pandas as pd
 
 from .attributes import TAXONOMY
 from .clusters import KINDS
-from .counts import NEUTRAL, read_labels
+from .counts import read_labels
 from .files import json_text
-from .mgbi import SCORES, mgbi, notes
+from .mgbi import notes
 from .mgbi_ceiling import ceiling
 from .mgbi_correction import corrected, read_confusion
 from .mgbi_models import by_model, versus

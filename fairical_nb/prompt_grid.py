@@ -7,7 +7,6 @@ __all__ = ['FACTORS', 'TEMPLATE', 'TRIES', 'article', 'fields', 'fill', 'draw_ro
 
 # %% ../nbs/22_prompt_grid.ipynb #pgr04
 import itertools
-import random
 import re
 from collections import Counter
 

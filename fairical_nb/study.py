@@ -77,20 +77,20 @@ def look(
     world, # dict: labellers {"labeller", "judge"}, prompts (for evaluation), worlds {name: pictures}
     s, # Settings
     *,
-    per_prompt, # pictures of each prompt
+    per_prompt, # pictures of each prompt; a third of them for the second sampler
     seed=0, # of the pictures
     samplers=SAMPLERS,
     draws=500, # of the bootstrap
 ): # {sampler: {measure: float}}, {sampler: counts}, Examination of the first sampler
     "Everything that is measured of a generator."
-    found = {k: examine(pipe, world["prompts"], world["labellers"], s, per_prompt=per_prompt, sampler=k, seed=seed) for k in samplers}
+    found = {k: examine(pipe, world["prompts"], world["labellers"], s, per_prompt=per_prompt if k == samplers[0] else -(-per_prompt // 3), sampler=k, seed=seed) for k in samplers}
     rows = {k: measures(e, draws=draws) | distances(world["labellers"]["judge"], e.images, world["worlds"]) for k, e in found.items()}
     return rows, {k: counted(e) for k, e in found.items()}, found[samplers[0]]
 
 # %% ../nbs/32_study.ipynb #g32y000g
-def _glance(pipe, world, s, update): # a look with 6 pictures a prompt -> one point of the curve
+def _glance(pipe, world, s, update): # a look with 4 pictures a prompt -> one point of the curve
     begun = time.process_time()
-    rows, _, _ = look(pipe, world, s, per_prompt=6, samplers=SAMPLERS[:1], draws=0, seed=1)
+    rows, _, _ = look(pipe, world, s, per_prompt=4, samplers=SAMPLERS[:1], draws=0, seed=1)
     return {"update": update} | {k: round(v, 4) for k, v in rows["deployment"].items() if k in ("labeller MGBI", "judge MGBI", "agreement", "clear")} | {"seconds": time.process_time() - begun}
 
 def _curve(world, s, every, points): # a monitor that looks but never stops
@@ -114,7 +114,7 @@ def run_row(
     preset="tiny", # settings to start from
     changes=None, # {setting: value}, over ROWS[row]
     per_prompt=30, # pictures of each evaluation prompt in the end
-    every=10, # updates between two looks with few pictures; 0: none
+    every=None, # updates between two looks with few pictures; None: a third of the run, 0: none
     folder=None, # for checkpoints, metrics, adapter; None: none
     adapter=None, # folder for the adapter alone, 16 bits a number, with its card; None: none
 )->dict: # what `write_row` writes
@@ -123,6 +123,7 @@ def run_row(
     s = settings(preset, **{k: v for k, v in differs.items() if k != "updates" or v})
     prompts, points, begun, trained = world["train"], [], time.process_time(), None
     if row.startswith("neutral"): prompts, s = prompts[prompts["trigger"] == ""], settings(s, groups=min(s.groups, int((prompts["trigger"] == "").sum())))
+    every = max(1, s.updates // 3) if every is None else every
     if differs.get("updates", 1) and every: points.append(_glance(pipe, world, s, 0))
     if differs.get("updates", 1): trained = train(pipe, world["labellers"]["labeller"], prompts, preset=s, seed=seed, folder=folder, monitor=_curve(world, s, every, points))
     if adapter and trained: save_adapter(pipe, adapter, card=run_card(trained.run, trained.stopped), half=True)

@@ -45,7 +45,7 @@ def test_public_names_are_offered_in_one_place():
     assert spafreq.wavelet_view is wavelet_view
 
 
-@pytest.mark.parametrize("level", [0, .37, 1])
+@pytest.mark.parametrize("level", [0., .37, 1.])
 def test_a_constant_image_gives_zeros(level):
     assert not wavelet_view(torch.full((2, 3, 33, 32), level)).any()
 
@@ -287,7 +287,7 @@ def test_confusion_counts_undetermined_and_keeps_groups_apart():
     assert per.loc[("gender", "male"), "accuracy"] == 1 and per.loc[("gender", "female"), "undetermined"] == 1
 
 
-@settings(max_examples=30)
+@settings(max_examples=12)
 @given(seed=st.integers(0, 999), n=st.integers(1, 60))
 def test_the_joint_accuracy_keeps_its_bounds(seed, n):
     rng = np.random.default_rng(seed)
@@ -368,9 +368,9 @@ def test_single_pictures_and_pictures_that_are_no_numbers_are_refused(net):
 def test_an_unreadable_file_is_quarantined_and_never_labelled(tmp_path, net):
     good = [tmp_path / f"{i}.png" for i in range(3)]
     for i, path in enumerate(good):
-        Image.fromarray(np.full((20 + i, 24, 3), 40 * i, np.uint8)).save(path)
+        Image.fromarray(np.random.default_rng(i).integers(0, 255, (20 + i, 24, 3), np.uint8)).save(path)
     cut, empty, absent = tmp_path / "cut.png", tmp_path / "empty.jpg", tmp_path / "absent.png"
-    cut.write_bytes(good[0].read_bytes()[:60])
+    cut.write_bytes(good[0].read_bytes()[:600])
     empty.write_bytes(b"")
     found, refused = label_files(Labeller(net), [good[0], cut, good[1], empty, absent, good[2]], batch_size=2)
     assert found.image.tolist() == [str(p) for p in good] and set(found) == {"image", *TAXONOMY}
@@ -434,9 +434,9 @@ def test_a_loss_that_is_no_number_stops_with_the_step():
 
 @pytest.fixture(scope="module")
 def trained():
-    labels = draw_labels(700, seed=2)
+    labels = draw_labels(400, seed=2)
     pictures = portraits(labels, seed=2)
-    return train_labeller(pictures, labels.drop(columns="race"), steps=60, batch_size=64, lr=2e-3, schedule="one_cycle", network=dict(views=("image",)), seed=0)
+    return train_labeller(pictures, labels.drop(columns="race"), steps=50, batch_size=48, lr=2e-3, schedule="one_cycle", network=dict(views=("image",)), seed=0)
 
 
 def test_a_labeller_learns_codes_and_says_how_well(trained):
@@ -447,10 +447,10 @@ def test_a_labeller_learns_codes_and_says_how_well(trained):
     assert "stand-in" not in card(trained.labeller) and "Errors" in card(trained.labeller)
 
 
-def test_the_same_seed_gives_the_same_labeller(trained):
-    labels = draw_labels(700, seed=2)
+def test_the_same_seed_gives_the_same_labeller():
+    labels = draw_labels(120, seed=2)
     pictures = portraits(labels, seed=2)
-    short = dict(steps=3, batch_size=32, network=dict(views=("image",)), seed=0)
+    short = dict(steps=2, batch_size=16, network=dict(views=("image",)), seed=0)
     a, b = (train_labeller(pictures, labels, **short).labeller.net.state_dict() for _ in range(2))
     assert all(torch.equal(x, y) for x, y in zip(a.values(), b.values()))
     c = train_labeller(pictures, labels, **{**short, "seed": 1}).labeller.net.state_dict()
