@@ -15,16 +15,29 @@ PAGES = form.pages(ROOT / "nbs")
 MODULES = sorted(p for p in (ROOT / "fairical_nb").rglob("*.py") if not p.name.startswith("_"))
 
 
+# Pages and modules that do not obey a rule yet. Each is expected to fail, so an entry that has been mended must leave the list: it may only become shorter.
+UNFINISHED = {("31_families.ipynb", "short_cells"), ("31_families.ipynb", "order"), ("32_fairgrpo.ipynb", "short_cells"), ("32_grpo_trainer.ipynb", "short_cells"),
+              ("32_grpo_trainer.ipynb", "enough_prose"), ("32_grpo_verdict.ipynb", "enough_prose"),
+              *((name, "documented") for name in ("fairgrpo", "families", "fusion", "glyph_labellers", "grpo_trainer", "grpo_verdict", "labelling", "mgbi", "study", "tiny_parts_training"))}
+
+
+def unfinished(request, name, rule):
+    if (name, rule.__name__) in UNFINISHED:
+        request.applymarker(pytest.mark.xfail(strict=True, reason="unfinished, see UNFINISHED"))
+
+
 @pytest.mark.parametrize("name, rule", [(name, rule) for name, page in PAGES.items() for rule in form.rules(page)],
                          ids=lambda x: x if isinstance(x, str) else x.__name__)
-def test_notebook(name, rule):
+def test_notebook(name, rule, request):
+    unfinished(request, name, rule)
     found = rule(PAGES[name])
     assert not found, "\n".join([name, *found])
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: p.stem)
 @pytest.mark.parametrize("rule", [form.short_functions, form.documented], ids=lambda r: r.__name__)
-def test_module(path, rule):
+def test_module(path, rule, request):
+    unfinished(request, path.stem, rule)
     found = rule(path.read_text(encoding="utf-8"))
     assert not found, "\n".join([path.name, *found])
 
