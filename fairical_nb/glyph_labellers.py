@@ -58,7 +58,10 @@ class Judge(nn.Module):
             torch.manual_seed(seed)
             self.body = nn.Sequential(layer(3, width, 1), layer(width, width, 2), layer(width, 2 * width, 1), layer(2 * width, 2 * width, 2), nn.AdaptiveAvgPool2d(2), nn.Flatten())
             self.heads = nn.ModuleList(nn.Linear(8 * width, len(c)) for c in attributes.values())
-    def forward(self, images): # (B, 3, H, W) -> {attribute: (B, K) logits}
+    def forward(self,
+        images, # (B, 3, H, W) in [0, 1]
+    ): # {attribute: (B, K) logits}
+        "Logits of every attribute."
         seen = self.body(4 * images - 2)
         return {a: head(seen) for a, head in zip(self.attributes, self.heads)}
 

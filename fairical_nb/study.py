@@ -79,7 +79,7 @@ def look(
     *,
     per_prompt, # pictures of each prompt; a third of them for the second sampler
     seed=0, # of the pictures
-    samplers=SAMPLERS,
+    samplers=SAMPLERS, # names of the samplers to look with; the first is the one that counts
     draws=500, # of the bootstrap
 ): # {sampler: {measure: float}}, {sampler: counts}, Examination of the first sampler
     "Everything that is measured of a generator."

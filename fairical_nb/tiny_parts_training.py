@@ -135,7 +135,12 @@ class Flow(torch.nn.Module):
         "What the transformer is told."
         said = [e(ids, output_hidden_states=True) for e in self.encoders]
         return torch.cat([s.hidden_states[-2] for s in said], -1), torch.cat([s[0] for s in said], -1)
-    def forward(self, x, sigma, ids): # latents, (B,), (B, length) -> velocity
+    def forward(self,
+        x, # (B, C, h, w) scaled latents, noisy
+        sigma, # (B,) times, 0 the picture, 1 noise
+        ids, # (B, length) token numbers
+    ): # (B, C, h, w) velocity, from picture to noise
+        "The velocity at these points and times."
         text, pooled = self.text(ids)
         return self.transformer(hidden_states=x, timestep=1000 * sigma, encoder_hidden_states=text, pooled_projections=pooled, return_dict=False)[0]
 
