@@ -30,9 +30,12 @@ def published(
     return table.set_index(table.columns[0])
 
 # %% ../nbs/40_artefacts.ipynb #57382942
+DATA = {"real": "real data", "stand-in": "stand-in data, not real", "constructed": "constructed points, not measured", "printed": "computed from printed numbers"}
 def against(
     ours, # DataFrame: index system, columns with numbers
     printed, # DataFrame of text from `published`, same index; its columns are compared
+    *,
+    data="real", # kind of data, as in `save`; numbers of a "stand-in" cannot agree
 )->pd.DataFrame: # columns system, indicator, ours, published, difference, tolerance, verdict
     "Our numbers beside the printed ones, one row per number.\n\n    Raises ValueError when a printed system or column is absent from ours."
     absent = [s for s in printed.index if s not in ours.index] + [c for c in printed if c not in ours]
@@ -43,7 +46,8 @@ def against(
             text, value = printed.at[system, column], float(ours.at[system, column])
             half = .5 * 10. ** -len(text.partition(".")[2])
             difference = value - float(text)
-            rows.append((system, column, value, text, difference, half, "equal to the printed digits" if abs(difference) <= half + 1e-12 else "disagrees"))
+            verdict = f"cannot agree: {DATA[data]}" if data == "stand-in" else "equal to the printed digits" if abs(difference) <= half + 1e-12 else "disagrees"
+            rows.append((system, column, value, text, difference, half, verdict))
     return pd.DataFrame(rows, columns=["system", "indicator", "ours", "published", "difference", "tolerance", "verdict"])
 
 # %% ../nbs/40_artefacts.ipynb #5fb8c3ee
@@ -62,7 +66,6 @@ def _records(table): # rows as dicts of Python's own types, NaN as None
     return [{str(k): null(plain(v)) for k, v in row.items()} for row in _flat(table).to_dict("records")]
 
 # %% ../nbs/40_artefacts.ipynb #16acfa3d
-DATA = {"real": "real data", "stand-in": "stand-in data, not real", "constructed": "constructed points, not measured", "printed": "computed from printed numbers"}
 def save(
     artefact, # its name: the stem of the files
     tables, # DataFrame, or {name: DataFrame}; the first is the artefact's table
@@ -78,7 +81,7 @@ def save(
     "Write the results of an artefact: CSV, JSON, PNG, SVG; each file whole or not at all.\n\n    Raises ValueError for an unknown kind of data."
     if data not in DATA: raise ValueError(f"data must be one of {list(DATA)}, but it is {data!r}")
     tables = dict(tables) if isinstance(tables, dict) else {artefact: tables}
-    if published is not None: tables["published"] = against(next(iter(tables.values())), published)
+    if published is not None: tables["published"] = against(next(iter(tables.values())), published, data=data)
     stems = [artefact if k == 0 else f"{artefact}_{name}" for k, name in enumerate(tables)]
     head = {"artefact": artefact, "data": data, "data in words": DATA[data], "seed": seed, "parameters": {k: v for k, v in (parameters or {}).items() if k != "out"}, "remarks": remarks, "versions": versions()}
     files = [_save_csv(Path(out) / f"{stem}.csv", table) for stem, table in zip(stems, tables.values())]
