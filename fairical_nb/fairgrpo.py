@@ -12,8 +12,8 @@ import torch
 from .adapters import without_adapter
 from .advantages import advantages, gdpo, history_advantages
 from .balance import dead, rewards, rewards_by_attribute, soft_rewards
+from .densities import gaussian_kl, velocity_kl
 from .families import family
-from .kernels import gaussian_kl, velocity_kl
 from .rollout import transition
 
 # %% ../nbs/32_fairgrpo.ipynb #g32f0008

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 import torch
 
-from .kernels import ddim_step, flow_sde_step
+from .densities import ddim_step, flow_sde_step
 
 # %% ../nbs/31_families.ipynb #g31f0008
 @dataclass
 class Conditions:
     "What a network is told about each of B prompts: dicts of tensors (B, ...); `negative` is None without guidance."
-    positive: dict
-    negative: dict | None = None
+    positive: dict # {name of the network's argument: tensor (B, ...)}
+    negative: dict | None = None # the same of the negative prompt
     def __len__(self): return len(next(iter(self.positive.values())))
 
     def select(self,
@@ -33,9 +33,9 @@ class Conditions:
 @dataclass
 class Schedule:
     "T steps: `times` for the network, levels `now` and `then`, each (T,)."
-    times: torch.Tensor
-    now: torch.Tensor
-    then: torch.Tensor
+    times: torch.Tensor # (T,) what the network is told as time
+    now: torch.Tensor # (T,) level before each step: sigma, or alpha-bar
+    then: torch.Tensor # (T,) level after it
     def __len__(self): return len(self.times)
 
 # %% ../nbs/31_families.ipynb #g31f000d
@@ -43,6 +43,7 @@ class Family:
     "Base of the adapters: what all latent diffusion pipelines share."
     network_name, level = "transformer", .7 # where the trained network stands; the usual strength of the noise
     lora_targets = () # names of the layers that a LoRA adapter changes
+    told = {} # {name of the network's argument: (place of the prompt's, of the negative prompt's tensor in what `encode_prompt` returns)}
     def __init__(self,
         pipe, # a loaded diffusers pipeline
         *,
@@ -72,7 +73,29 @@ def _start(self,
     shape = (1, self.network.config.in_channels, side, side)
     return torch.cat([torch.randn(shape, generator=g, device=g.device, dtype=self.dtype) for g in generators]).to(self.device)
 
+# %% ../nbs/31_families.ipynb #g31f00e2
+@torch.no_grad()
+def _encode(self,
+    prompts, # B texts
+    *,
+    guidance=False, # embed the negative prompt too
+    negative="", # what guidance pushes away from
+)->Conditions: # of B prompts
+    "Embed prompts, one at a time; with `guidance` the negative prompt too."
+    found = [self._embedded(p, guidance, negative) for p in prompts]
+    pack = lambda side: {k: torch.cat([f[places[side]] for f in found]).to(self.dtype) for k, places in self.told.items()}
+    return Conditions(pack(0), pack(1) if guidance else None)
+
 # %% ../nbs/31_families.ipynb #g31f00f2
+def _ask(self,
+    network, # the family's own, or a wrapped one
+    latents, # tensor (B, C, h, w)
+    time, # 0-d tensor: what the schedule says
+    told, # {name: tensor (B, ...)}: a half of Conditions
+): # tensor (B, C, h, w): a velocity, or a noise
+    "One pass of the network."
+    return self._answer(network, latents, time, told)
+
 def _predict(self,
     latents, # tensor (B, C, h, w)
     time, # 0-d tensor: what the schedule says
@@ -91,6 +114,20 @@ def _predict(self,
     away, towards = out.chunk(2)
     return away + guidance * (towards - away)
 
+# %% ../nbs/31_families.ipynb #g31f00f4
+def _step(self,
+    x, # tensor (B, C, h, w): latents at level `now`
+    out, # tensor (B, C, h, w): what the network said about them
+    now, # level before the step, 0-d tensor
+    then, # level after it
+    noise, # tensor (B, C, h, w): standard normal draws; None where nothing is drawn
+    *,
+    level, # strength of the noise: a of the flow, eta of DDIM; 0: none
+    **options, # reduce, sigma_cap, x_next: see `flow_sde_step`
+): # x_next, mean, std, logp
+    "One step as a Gaussian, with the log-probability of the sample."
+    return self._moved(x, out, now, then, noise, level, options)
+
 # %% ../nbs/31_families.ipynb #g31f000g
 @torch.no_grad()
 def _decode(self,
@@ -106,67 +143,66 @@ def _decode(self,
         found.append(self.pipe.image_processor.postprocess(vae.decode(scaled, return_dict=False)[0], output_type="pt").float())
     return torch.cat(found)
 
-Family.start, Family.predict, Family.decode, Family.shifted = _start, _predict, _decode, False
+Family.start, Family.encode, Family.ask, Family.predict, Family.step, Family.decode, Family.shifted = _start, _encode, _ask, _predict, _step, _decode, False
 
 # %% ../nbs/31_families.ipynb #g31f000i
 class SD3(Family):
     "StableDiffusion3Pipeline: a transformer that predicts velocities."
-    shifted = True
+    shifted, told = True, {"encoder_hidden_states": (0, 1), "pooled_projections": (2, 3)}
     lora_targets = ("attn.to_q", "attn.to_k", "attn.to_v", "attn.to_out.0", "attn.add_q_proj", "attn.add_k_proj", "attn.add_v_proj", "attn.to_add_out")
 
-    @torch.no_grad()
-    def encode(self, prompts, *, guidance=False, negative=""): # list of B str -> Conditions of B
-        "Embed prompts, one at a time; with `guidance` the negative prompt too."
-        options = {k: v for k, v in self.options.items() if k != "mu"}
-        found = [self.pipe.encode_prompt(p, None, None, negative_prompt=negative, do_classifier_free_guidance=guidance, device=self.device, **options) for p in prompts]
-        pack = lambda states, pooled: {"encoder_hidden_states": torch.cat([f[states] for f in found]).to(self.dtype), "pooled_projections": torch.cat([f[pooled] for f in found]).to(self.dtype)}
-        return Conditions(pack(0, 2), pack(1, 3) if guidance else None)
-
-    def schedule(self, steps=None, sigmas=None): # number of steps, or explicit levels from high to low -> Schedule
+    def schedule(self,
+        steps=None, # number of steps; or
+        sigmas=None, # explicit levels from high to low; the end, 0, is added
+    )->Schedule:
         "The levels that the pipeline's scheduler would use."
         scheduler = copy.deepcopy(self.pipe.scheduler)
         scheduler.set_timesteps(steps if sigmas is None else None, sigmas=sigmas, device=self.device, **({"mu": self.options["mu"]} if "mu" in self.options else {}))
         return Schedule(scheduler.timesteps, scheduler.sigmas[:-1], scheduler.sigmas[1:])
 
-    def ask(self, network, latents, time, told): # -> velocity
-        "One pass of the network."
+    def _embedded(self, prompt, guidance, negative): # -> states, negative states, pooled, negative pooled
+        options = {k: v for k, v in self.options.items() if k != "mu"}
+        return self.pipe.encode_prompt(prompt, None, None, negative_prompt=negative, do_classifier_free_guidance=guidance, device=self.device, **options)
+
+    def _answer(self, network, latents, time, told): # -> velocity
         return network(hidden_states=latents, timestep=time.expand(len(latents)), return_dict=False, **told)[0]
 
-    def step(self, x, out, now, then, noise, *, level, **options): # -> x_next, mean, std, logp
-        "`flow_sde_step` with a = level."
+    def _moved(self, x, out, now, then, noise, level, options): # `flow_sde_step` with a = level
         return flow_sde_step(x, out, now, then, noise, a=level, **options)
+
+# %% ../nbs/31_families.ipynb #g31f00k1
+def _ddim(pipe): # -> DDIMScheduler with the noise schedule of the pipeline's own
+    from diffusers import DDIMScheduler
+    s = DDIMScheduler.from_config(pipe.scheduler.config)
+    if s.config.clip_sample or s.config.thresholding or s.config.prediction_type != "epsilon": raise ValueError(f"needed: clip_sample and thresholding off and prediction_type 'epsilon', but the scheduler has {s.config.clip_sample}, {s.config.thresholding}, {s.config.prediction_type!r}")
+    return s
 
 # %% ../nbs/31_families.ipynb #g31f000k
 class UNet(Family):
     "StableDiffusionPipeline: a UNet that predicts noise, sampled with DDIM."
-    network_name, level = "unet", 1.0
+    network_name, level, told = "unet", 1.0, {"encoder_hidden_states": (0, 1)}
     lora_targets = ("to_q", "to_k", "to_v", "to_out.0")
 
-    @torch.no_grad()
-    def encode(self, prompts, *, guidance=False, negative=""): # list of B str -> Conditions of B
-        "Embed prompts, one at a time; with `guidance` the negative prompt too."
-        found = [self.pipe.encode_prompt(p, self.device, 1, guidance, negative, **self.options) for p in prompts]
-        pack = lambda k: {"encoder_hidden_states": torch.cat([f[k] for f in found]).to(self.dtype)}
-        return Conditions(pack(0), pack(1) if guidance else None)
-
-    def schedule(self, steps=None, sigmas=None): # number of steps -> Schedule
-        "The alpha-bars of DDIM with this many steps."
+    def schedule(self,
+        steps=None, # number of steps
+        sigmas=None, # not for this family
+    )->Schedule:
+        "The alpha-bars of DDIM with this many steps.\n\n        Raises ValueError for sigmas and for a scheduler whose steps are not DDIM's Gaussians."
         if sigmas is not None: raise ValueError("a UNet with DDIM takes a number of steps, not sigmas")
-        from diffusers import DDIMScheduler
-        s = DDIMScheduler.from_config(self.pipe.scheduler.config)
-        if s.config.clip_sample or s.config.thresholding or s.config.prediction_type != "epsilon": raise ValueError(f"needed: clip_sample and thresholding off and prediction_type 'epsilon', but the scheduler has {s.config.clip_sample}, {s.config.thresholding}, {s.config.prediction_type!r}")
+        s = _ddim(self.pipe)
         s.set_timesteps(steps, device=self.device)
         before = s.timesteps - s.config.num_train_timesteps // steps
         last = torch.where(before >= 0, s.alphas_cumprod.to(self.device)[before.clamp(min=0)], s.final_alpha_cumprod.to(self.device))
         return Schedule(s.timesteps, s.alphas_cumprod.to(self.device)[s.timesteps], last)
 
-    def ask(self, network, latents, time, told): # -> noise
-        "One pass of the network."
+    def _embedded(self, prompt, guidance, negative): # -> states, negative states
+        return self.pipe.encode_prompt(prompt, self.device, 1, guidance, negative, **self.options)
+
+    def _answer(self, network, latents, time, told): # -> noise
         return network(latents, time, return_dict=False, **told)[0]
 
-    def step(self, x, out, now, then, noise, *, level, sigma_cap=None, **options): # -> x_next, mean, std, logp
-        "`ddim_step` with eta = level."
-        return ddim_step(x, out, now, then, noise, eta=level, **options)
+    def _moved(self, x, out, now, then, noise, level, options): # `ddim_step` with eta = level; it has no sigma to cap
+        return ddim_step(x, out, now, then, noise, eta=level, **{k: v for k, v in options.items() if k != "sigma_cap"})
 
 # %% ../nbs/31_families.ipynb #g31f000m
 FAMILIES = {"StableDiffusion3Pipeline": SD3, "StableDiffusionPipeline": UNet}

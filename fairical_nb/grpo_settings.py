@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from .balance import warn_small_eps
 from .fairgrpo import STATISTICS
-from .kernels import KL_FORMS, REDUCE
+from .densities import KL_FORMS, REDUCE
 
 # %% ../nbs/32_grpo_settings.ipynb #g32s0008
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from .densities import KL_FORMS, ddim_step, flow_sde_step, gaussian_kl, velocity_kl
 from .families import Conditions, Schedule, family
-from .kernels import KL_FORMS, ddim_step, flow_sde_step, gaussian_kl, velocity_kl
 
 # %% ../nbs/31_rollout.ipynb #g31r0008
 def image_seeds(
