@@ -49,7 +49,6 @@ def codes(
     return np.array(found, dtype=int).T
 
 # %% ../nbs/32_fairgrpo.ipynb #g32f000e
-STATISTICS = ("group", "history", "gdpo")
 def group_rewards(
     labels, # (G, N, A) ints
     n_classes, # (A,)
@@ -61,6 +60,8 @@ def group_rewards(
     each = np.stack([rewards_by_attribute(y, n_classes, **options) for y in labels])
     return each @ (np.ones(each.shape[2]) if weights is None else np.asarray(weights, dtype=float)), each
 
+# %% ../nbs/32_fairgrpo.ipynb #g32f00e2
+STATISTICS = ("group", "history", "gdpo")
 def judged(
     labels, # (G, N, A) ints
     n_classes, # (A,)
@@ -84,12 +85,16 @@ def judged(
 
 # %% ../nbs/32_fairgrpo.ipynb #g32f000h
 def divergence(
-    adapter, trajectory, step, index, # what the pictures came from, which step, which pictures
-    mean, out, # of the policy, with gradient
+    adapter, # what the pictures came from, from `family`
+    trajectory, # from `rollout`
+    step, # int: a time-step with noise
+    index, # ints (B,): which pictures
+    mean, # tensor (B, ...): of the policy's Gaussian, with gradient
+    out, # tensor (B, ...): what the policy's network said, with gradient
     *,
     form="flow_grpo", # "flow_grpo", "exact" or "velocity"
-    network=None, # as called, perhaps wrapped
-): # (B,)
+    network=None, # as called, perhaps wrapped; None: the family's own
+): # tensor (B,), >= 0
     "Divergence of the policy from the network without its adapter, at a stored step."
     network, reduce = network or adapter.network, trajectory.options["reduce"]
     with torch.no_grad(), without_adapter(network): _, mean_ref, out_ref = transition(adapter, trajectory, step, index)
@@ -123,7 +128,11 @@ def step_loss(
     return loss, ratio_facts(logp.detach(), old, clip) | {"loss": loss.item(), "policy": policy.item(), "kl": kl.item()}
 
 # %% ../nbs/32_fairgrpo.ipynb #g32f000k
-def ratio_facts(logp, logp_old, clip): # tensors (B,), clip -> {name: float}
+def ratio_facts(
+    logp, # tensor (B,): log-probabilities now
+    logp_old, # tensor (B,): when the pictures were made
+    clip, # width of the loss's clip
+)->dict: # {"ratio", "far", "clipped", "kl_old": float}
     "Mean ratio, largest distance from 1, share outside the clip, and the estimate of the KL divergence from the old policy."
     log = logp - logp_old
     ratio = torch.exp(log)
