@@ -12,6 +12,8 @@ import io
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import PIL.Image
+import PIL.PngImagePlugin
 from .files import replacing
 
 # %% ../nbs/01_figures.ipynb #d07ff476
@@ -61,6 +63,23 @@ class Described:
 def _needs_words(alt):
     if not str(alt).strip(): raise ValueError("alt must say in words what the figure shows, but it is empty")
 
+# %% ../nbs/01_figures.ipynb #7a31c0d2
+def _drawn(
+    fig, # a matplotlib figure
+    **options, # of its savefig: dpi, metadata
+)->bytes: # PNG with at most 256 colours
+    buffer = io.BytesIO()
+    fig.savefig(buffer, format="png", **options)
+    return _fewer_colours(buffer.getvalue())
+
+def _fewer_colours(png): # bytes of a PNG -> bytes, its texts and its size in inches as before
+    picture, texts = PIL.Image.open(io.BytesIO(png)), PIL.PngImagePlugin.PngInfo()
+    if "A" in picture.getbands() and picture.getchannel("A").getextrema()[0] < 255: return png
+    for name, text in getattr(picture, "text", {}).items(): texts.add_text(name, text)
+    small, buffer = picture.convert("RGB").quantize(256, method=PIL.Image.Quantize.MEDIANCUT, dither=PIL.Image.Dither.NONE), io.BytesIO()
+    small.save(buffer, "PNG", optimize=True, pnginfo=texts, dpi=picture.info.get("dpi", (100, 100)))
+    return buffer.getvalue()
+
 # %% ../nbs/01_figures.ipynb #bac4862b
 def described(
     fig, # a matplotlib figure; it is closed
@@ -68,10 +87,9 @@ def described(
 )->Described: # shown by a notebook
     "Show `fig` with alternative text.\n\n    Raises ValueError when `alt` is empty."
     _needs_words(alt)
-    buffer = io.BytesIO()
-    fig.savefig(buffer, format="png", dpi=100, metadata={"Software": None})
+    png = _drawn(fig, dpi=100, metadata={"Software": None})
     plt.close(fig)
-    return Described(buffer.getvalue(), alt, int(fig.get_figwidth() * 100))
+    return Described(png, alt, int(fig.get_figwidth() * 100))
 
 # %% ../nbs/01_figures.ipynb #5a48cfc3
 def _metadata(fmt, alt): # what each format calls a description; None leaves a date or a program out
@@ -95,5 +113,6 @@ def save_figure(
     for f in files:
         fmt = f.suffix[1:].lower()
         with replacing(f, backup=backup) as part, plt.rc_context({k: PAPER[k] for k in ("svg.hashsalt", "pdf.fonttype")}):
-            fig.savefig(part, format=fmt, metadata=_metadata(fmt, alt))
+            if fmt == "png": part.write_bytes(_drawn(fig, metadata=_metadata(fmt, alt)))
+            else: fig.savefig(part, format=fmt, metadata=_metadata(fmt, alt))
     return files
