@@ -45,7 +45,10 @@ class TwoViews(nn.Module):
     def alpha(self)->float: # 0 to 1; NaN with one view
         "The weight of the picture's features; that of the view's is 1 - alpha. Not identifiable."
         return float(self.w.detach().sigmoid()) if self.n == 2 else float("nan")
-    def forward(self, images): # (B, 3, H, W) -> (B, d), or (B, 2 d) with both views
+    def forward(self,
+        images, # (B, 3, H, W) in [0, 1]
+    )->torch.Tensor: # (B, d), or (B, 2 d) with both views
+        "The features of the views, weighted and joined."
         shown = [(v - self.mean) / self.std for v in seen(images, self.net.size, **self.options)]
         features = self.net(torch.cat(shown)).chunk(self.n)
         alpha = self.w.sigmoid()
@@ -81,6 +84,14 @@ def _sizes(name, hidden, dropout): # backbone's name and what was asked for -> w
     own = HEADS.get(name, PUBLISHED_HEAD)
     return list(own[0] if hidden is None else hidden), list(own[1] if dropout is None else dropout)
 
+def _networks(config, weights, seed): # -> streams, heads; random numbers from the seed alone
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        nets = [make_backbone(config["backbone"], size=config["size"], weights=weights) for _ in (config["attributes"] if config["separate"] else [0])]
+        streams = nn.ModuleList(TwoViews(n, fusion=config["fusion"], views=tuple(config["views"]), wavelet=config["wavelet"], mode=config["mode"]) for n in nets)
+        heads = nn.ModuleList(head(nets[0].num_features * len(config["views"]), len(c), config["hidden"], config["dropout"]) for c in config["attributes"].values())
+    return streams, heads
+
 # %% ../nbs/21_fusion.ipynb #fusio016
 class SpaFreq(nn.Module):
     "Pictures in [0, 1] to logits per attribute, by two views through one backbone. Source: HoloFair, SpaFreq."
@@ -102,12 +113,12 @@ class SpaFreq(nn.Module):
         super().__init__()
         self.attributes, (hidden, dropout) = _checked(attributes, views, fusion), _sizes(backbone, hidden, dropout)
         self.config = dict(attributes={a: list(c) for a, c in self.attributes.items()}, backbone=backbone, size=size, views=list(views), fusion=fusion, separate=separate, hidden=hidden, dropout=dropout, wavelet=wavelet, mode=mode)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            nets = [make_backbone(backbone, size=size, weights=weights) for _ in (self.attributes if separate else [0])]
-            self.streams = nn.ModuleList(TwoViews(n, fusion=fusion, views=tuple(views), wavelet=wavelet, mode=mode) for n in nets)
-            self.heads = nn.ModuleList(head(nets[0].num_features * len(views), len(c), hidden, dropout) for c in self.attributes.values())
-    def forward(self, images, only=None): # (B, 3, H, W) in [0, 1], and attributes to ask for (None: all) -> {attribute: (B, K) logits}
+        self.streams, self.heads = _networks(self.config, weights, seed)
+    def forward(self,
+        images, # (B, 3, H, W) in [0, 1]
+        only=None, # attributes to ask for; None: all
+    )->dict: # {attribute: (B, K) logits}
+        "Logits per attribute; streams that nobody asks for do not run."
         asked = {a: (i % len(self.streams), h) for i, (a, h) in enumerate(zip(self.attributes, self.heads)) if only is None or a in only}
         z = {k: self.streams[k](images) for k in sorted({k for k, _ in asked.values()})}
         return {a: h(z[k]) for a, (k, h) in asked.items()}

@@ -54,16 +54,21 @@ class Labeller:
         self.net, self.temperature, self.abstain, self.flip, self.about = net.eval(), temperature, abstain, flip, dict(about or {})
         self.device = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
         self.attributes = {a: tuple(c) for a, c in net.attributes.items()}
-    def logits(self, images, *, batch_size=256): # any pictures -> {attribute: array (N, K)}
+    def logits(self,
+        images, # any pictures, N of them
+        *, batch_size=256, # pictures at a time
+    )->dict: # {attribute: array (N, K)}
         "What the network says of each picture, before temperature and threshold."
         return _logits(self, images, batch_size)
-    def label(self, images, *, probabilities=False, abstain=None, batch_size=256): # any pictures -> DataFrame
-        "One row per picture: a class name per attribute, None where undetermined; with the probabilities if asked."
+    def label(self,
+        images, # any pictures, N of them
+        *, probabilities=False, # also a column "attribute=class" per class
+        abstain=None, # another threshold, for all or {attribute: threshold}; None: the labeller's own
+        batch_size=256, # pictures at a time
+    )->pd.DataFrame: # N rows, a column per attribute: class name, or None where undetermined
+        "One row per picture."
         found = self.logits(images, batch_size=batch_size)
         return answers(found, self.attributes, temperature=self.temperature, abstain=self.abstain if abstain is None else abstain, probabilities=probabilities)
-    def save(self, folder, *, half=False): # half: weights in 16 bits
-        "Weights, settings and card into a folder; see `save`."
-        return save(self, folder, half=half)
 
 # %% ../nbs/21_labelling.ipynb #label013
 def _logits(labeller, images, batch_size): # -> {attribute: array (N, K)}
@@ -133,7 +138,7 @@ def card(
 
 # %% ../nbs/21_labelling.ipynb #label023
 def save(
-    labeller, # a Labeller whose network has `config`
+    labeller, # a Labeller whose network has `config`; also its method `save`
     folder, # made when missing
     *,
     half=False, # True: weights in 16 bits
@@ -145,6 +150,7 @@ def save(
     write_json(folder / "config.json", dict(kind="fairical_nb.spafreq", network=net.config, temperature=labeller.temperature, abstain=labeller.abstain, flip=labeller.flip), backup=False)
     with replacing(folder / "README.md", backup=False) as part: ModelCard(card(labeller, folder.name)).save(part)
     return [folder / n for n in ("model.safetensors", "config.json", "README.md")]
+Labeller.save = save
 
 def load(
     folder, # as written by `save`

@@ -46,13 +46,18 @@ class Result:
     data: Counts # what was counted
     settings: dict # q, method, eps, ca_eps, target, correction
     adjust: object = None # None, or a callable that corrects pooled counts (R, C, W)
-
-    def evenness_of(self, totals, rng=None)->np.ndarray: # (..., C, W) -> (..., C, A)
-        "Evenness of every context and attribute of pooled counts; `rng` lets a correction vary, too."
+    def evenness_of(self,
+        totals, # (..., C, W) pooled counts
+        rng=None, # numpy's generator, which lets a correction vary, too
+    )->np.ndarray: # (..., C, A), 0 to 1
+        "Evenness of every context and attribute of pooled counts."
         totals = totals if self.adjust is None else self.adjust(totals, rng)
         target, correction = self.settings["target"] or {}, self.settings["correction"]
         return np.stack([evenness(totals[..., at], target=target.get(a), correction=correction) for a, at in self.data.slices().items()], axis=-1)
-    def scores_of(self, totals, rng=None)->np.ndarray: # (..., C, W) -> (..., 5)
+    def scores_of(self,
+        totals, # (..., C, W) pooled counts
+        rng=None, # as `evenness_of`
+    )->np.ndarray: # (..., 5)
         "SCORES of pooled counts."
         return scores(self.evenness_of(totals, rng), **{k: self.settings[k] for k in ("q", "method", "eps", "ca_eps")})
     @property
