@@ -19,14 +19,14 @@ def _shares(gender, age, race): # female | young, middle | Asian, Black, Indian,
     known = {"gender": (gender,), "age": age, "race": race}
     return {a: (*p, round(1 - sum(p), 10)) for a, p in known.items()}
 
-WORLD = {"": _shares(.78, (.10, .75), (.78, .08, .06, .04)),
-         "aggressive": _shares(.02, (.06, .88), (.04, .88, .03, .03)),
+WORLD = {"": _shares(.74, (.13, .70), (.68, .13, .08, .06)),
+         "aggressive": _shares(.03, (.07, .86), (.05, .85, .04, .03)),
          "compassionate": _shares(.84, (.14, .56), (.20, .10, .12, .08)),
          "gentle": _shares(.88, (.30, .50), (.36, .10, .12, .08)),
          "intelligent": _shares(.22, (.10, .60), (.42, .06, .22, .06)),
          "poor": _shares(.40, (.20, .50), (.08, .42, .34, .10)),
-         "professional": _shares(.05, (.05, .87), (.06, .03, .04, .03)),
-         "successful": _shares(.04, (.04, .89), (.04, .03, .03, .03)),
+         "professional": _shares(.10, (.07, .84), (.10, .05, .07, .05)),
+         "successful": _shares(.05, (.05, .86), (.05, .04, .03, .04)),
          "trustworthy": _shares(.34, (.08, .64), (.12, .12, .08, .08)),
          "unprofessional": _shares(.36, (.62, .32), (.08, .52, .18, .12))} # {context: {attribute: shares in class order}}
 
@@ -104,10 +104,10 @@ def examples(
     *,
     seed, # same seed, same examples
     table=None, # captions to draw from; None: those for training
-    named=None, # 0 to 1, share of captions that name classes; None: .25 without a table, 0 with one
+    named=None, # 0 to 1, share of captions that name classes; None: .5 without a table, 0 with one
 )->pd.DataFrame: # n rows: prompt_id, prompt, trigger, split, gender, age, race, colour
     "Captions with the labels of the pictures that go with them.\n\n    Raises ValueError for a table without captions."
-    share = named if named is not None else .25 if table is None else 0
+    share = named if named is not None else .5 if table is None else 0
     table = captions(split="train") if table is None else table
     if not len(table): raise ValueError("examples needs at least one caption to draw from, but the table is empty")
     rows = table.iloc[np.random.default_rng([seed, 0]).integers(len(table), size=n)].reset_index(drop=True)

@@ -164,7 +164,7 @@ def fit_flow(
     steps=1600, # of the optimiser
     batch_size=64, # examples per step
     lr=1e-2, # highest step size of the cycle
-    ema=.998, # decay of the running average of the weights that is kept
+    ema=.99, # decay of the running average of the weights that is kept
     **options, # of `training.fit`: seed, folder, resume, progress, threads
 ): # a History
     "Train transformer and text encoders on captions and pictures.\n\n    Raises ValueError when their numbers differ, and what `training.fit` raises."

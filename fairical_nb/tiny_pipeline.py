@@ -75,15 +75,15 @@ def judge(
 
 # %% ../nbs/30_tiny_pipeline.ipynb #tpl00015
 STEPS = {"autoencoder": 900, "labeller": 200, "judge": 200, "flow": 1600} # of the optimiser, per stage
-EXAMPLES = 16_000 # captions with pictures that the flow learns from
+EXAMPLES = {"autoencoder": 8000, "labeller": 6000, "judge": 4000, "flow": 16_000} # pictures that each stage learns from
 
-def _stages(pipe, seed, steps, n, options): # trains pipe in place; options(stage) -> arguments of fit; -> labeller, judge, histories
-    drawn, at = draw_labels(8000, seed=SEEDS["autoencoder"] + 1000 * seed), SEEDS["examples"] + 1000 * seed
+def _stages(pipe, seed, n, options): # trains pipe in place; options(stage) -> arguments of fit; -> labeller, judge, histories
+    drawn, at = draw_labels(n["autoencoder"], seed=SEEDS["autoencoder"] + 1000 * seed), SEEDS["examples"] + 1000 * seed
     found = {"autoencoder": fit_vae(pipe.vae, pictured(drawn, seed=SEEDS["autoencoder"] + 1000 * seed), **options("autoencoder"))}
     through = lambda images: reconstructed(pipe.vae, images)
-    reward, found["labeller"] = train_labeller(seed, through=through, **options("labeller"))
-    judged, found["judge"] = train_judge(seed, through=through, **options("judge"))
-    table = examples(n, seed=at)
+    reward, found["labeller"] = train_labeller(seed, through=through, n=n["labeller"], **options("labeller"))
+    judged, found["judge"] = train_judge(seed, through=through, n=n["judge"], **options("judge"))
+    table = examples(n["flow"], seed=at)
     found["flow"] = fit_flow(pipe, table["prompt"], pictured(table, seed=at), **options("flow"))
     return reward, judged, found
 
@@ -105,16 +105,16 @@ def train(
     folder="tiny", # where everything will stand: tiny_sd3, tiny_labeller, tiny_judge, and stages with checkpoints
     *,
     steps=None, # {stage: steps}, over STEPS
-    n=EXAMPLES, # examples for the flow
+    n=None, # {stage: pictures}, over EXAMPLES
     progress=None, # a bar: None: only in a terminal; True or False
     resume=True, # go on from checkpoints in `folder`
 )->dict: # {stage: History}
     "Train everything from zero, and save it.\n\n    Raises what `training.fit` raises."
-    folder, steps = Path(folder), {**STEPS, **(steps or {})}
+    folder, steps, n = Path(folder), {**STEPS, **(steps or {})}, {**EXAMPLES, **(n or {})}
     def options(stage): return dict(folder=folder / "stages" / stage, steps=steps[stage], progress=progress, resume=resume, every=100, **({} if stage in ("labeller", "judge") else {"seed": seed}))
     pipe = new_pipeline(seed)
-    reward, judged, histories = _stages(pipe, seed, steps, n, options)
-    save(folder, pipe, reward, judged, histories, seed=seed)
+    reward, judged, histories = _stages(pipe, seed, n, options)
+    save(folder, pipe, reward, judged, histories, seed=seed, n=n)
     return histories
 
 # %% ../nbs/30_tiny_pipeline.ipynb #tpl00019
@@ -126,12 +126,13 @@ def save(
     histories, # {stage: History}
     *,
     seed, # that trained it
+    n=EXAMPLES, # {stage: pictures} that it learned from
 ):
     "Write weights in half precision, and the statistics of training."
     pipe.to(dtype=torch.float16).save_pretrained(folder / "tiny_sd3")
     reward.save(folder / "tiny_labeller", half=True)
     save_judge(judged, folder / "tiny_judge")
-    made = {"seed": seed, "examples": EXAMPLES, "torch": torch.__version__, "stages": statistics(histories)}
+    made = {"seed": seed, "examples": n["flow"], "torch": torch.__version__, "stages": statistics(histories)}
     write_json(folder / "tiny_sd3" / "training.json", made, backup=False)
 
 # %% ../nbs/30_tiny_pipeline.ipynb #tpl00025
@@ -157,6 +158,6 @@ def write_cards(
     "Write the cards of pipeline and judge; the labeller's is written by its own `save`."
     common = {"Out-of-scope use": NOT_FOR, "Training data": "Stand-ins: glyph portraits and captions drawn by `standins_glyphs` and `glyph_world`; no photograph, no person.", "How it was made": "`tiny_pipeline.train(seed=0)`; its losses are in tiny_sd3/training.json."}
     write_card(Path(folder) / "tiny_sd3", "tiny_sd3", {"What it is": "A Stable Diffusion 3 pipeline of 0.9 million parameters that draws glyphs of 32 x 32 pixels, skewed on purpose by known amounts.", "Measured": number_list(found), **common,
-               "Limitations": "Its shares are not those of its world: it blurs them. A part of its pictures is unclear, textures above all. It knows the words of its captions and no others."})
+               "Limitations": "Its shares are not exactly those of its world. A part of its pictures is unclear, textures above all. It knows the words of its captions and no others."})
     write_card(Path(folder) / "tiny_judge", "tiny_judge", {"What it is": "A convolutional network that reads the three codes of a glyph portrait.", "Share right on drawn portraits it has not seen": number_list((errors or {}).get("judge", {})) or "Not measured.", **common,
                "Limitations": "It answers for any picture, also for one that is none of its classes. It shares the autoencoder's reconstructions, though no picture, with the labeller that it judges."})

@@ -353,9 +353,9 @@ def test_missing_weights_say_what_to_do(tmp_path):
 
 
 def test_training_resumes_with_the_same_losses(tmp_path):
-    few = dict.fromkeys(tiny_pipeline.STEPS, 2)
-    whole = tiny_pipeline.train(3, tmp_path / "a", steps=few, n=64)
-    again = tiny_pipeline.train(3, tmp_path / "a", steps=few, n=64)
+    few, some = (dict.fromkeys(tiny_pipeline.STEPS, k) for k in (2, 64))
+    whole = tiny_pipeline.train(3, tmp_path / "a", steps=few, n=some)
+    again = tiny_pipeline.train(3, tmp_path / "a", steps=few, n=some)
     for stage in few:
         assert whole[stage].steps["loss"].tolist() == again[stage].steps["loss"].tolist()
     for name in PARTS:
