@@ -194,12 +194,12 @@ def tiny_world(
 )->dict: # labellers, prompts (70 for evaluation), train (280), worlds, make (a fresh pipeline)
     "The glyph world, as `look` and `run_row` need it."
     from fairical_nb import tiny_pipeline
-    from fairical_nb.glyph_world import captions, examples
-    from fairical_nb.standins_glyphs import draw_labels, portraits
+    from fairical_nb.glyph_world import captions, examples, pictured
+    from fairical_nb.standins_glyphs import draw_labels
     from fairical_nb.tiny_parts_training import reconstructed
     prompts, vae = captions(split="eval"), tiny_pipeline.load().vae
     labels = {"balanced": draw_labels(n, seed=61), "skewed": examples(n, seed=62, table=prompts)} if n else {}
-    with torch.no_grad(): worlds = {name: reconstructed(vae, portraits(l, seed=63)) for name, l in labels.items()}
+    with torch.no_grad(): worlds = {name: reconstructed(vae, pictured(l, seed=63)) for name, l in labels.items()}
     return {"labellers": {"labeller": tiny_pipeline.labeller(), "judge": tiny_pipeline.judge()}, "prompts": prompts, "train": captions(split="train"), "worlds": worlds, "make": tiny_pipeline.load}
 
 def world_of(
