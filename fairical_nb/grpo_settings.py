@@ -11,8 +11,8 @@ import difflib
 from dataclasses import dataclass, field
 
 from .balance import warn_small_eps
-from .fairgrpo import STATISTICS
 from .densities import KL_FORMS, REDUCE
+from .fairgrpo import STATISTICS
 
 # %% ../nbs/32_grpo_settings.ipynb #g32s0008
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ from .rollout import image_seeds, rollout
 def drawn_prompts(
     keys, # (P,) int: memory of each prompt
     groups, # how many prompts
-    seed, update, # ints
+    seed, # int: of the run
+    update, # int: number of the update
 )->np.ndarray: # (groups,) rows of the table
     "The prompts of an update: different contexts first, then a prompt in each."
     rng = np.random.default_rng([seed, update, 1])
@@ -43,7 +44,8 @@ def drawn_prompts(
 def drawn_steps(
     noisy, # ints: time-steps with noise
     count, # how many; 0: all
-    seed, update,
+    seed, # int: of the run
+    update, # int: number of the update
 )->list: # of ints, in the order in which they are trained
     "The time-steps of an update."
     return [int(t) for t in np.random.default_rng([seed, update, 2]).permutation(noisy)[:count or len(noisy)]]
@@ -55,19 +57,19 @@ class Run:
     adapter: object # of the pipeline's family
     labeller: object # attributes, label(images)
     prompts: pd.DataFrame # prompt, prompt_id, trigger, ...
-    settings: Settings
-    seed: int
+    settings: Settings # of the whole run
+    seed: int # every draw follows from it and the update's number
     accelerator: object # accelerate's
     conditions: Conditions # of all prompts
     keys: np.ndarray # (P,) memory of each prompt
     named: dict # {name: tensor} of the adapter
     network: object # as it is called, perhaps wrapped
-    optimiser: object
-    average: dict | None
-    history: dict = dataclasses.field(default_factory=dict)
-    update: int = 0
+    optimiser: object # AdamW over `named`
+    average: dict | None # {name: tensor}, the exponential average of `named`; None: none is kept
+    history: dict = dataclasses.field(default_factory=dict) # memory of rewards, see `history_advantages`
+    update: int = 0 # number of the next update
     taken: int = 0 # optimiser steps so far
-    rows: list = dataclasses.field(default_factory=list)
+    rows: list = dataclasses.field(default_factory=list) # metrics, a dict per update
 
 # %% ../nbs/32_grpo_trainer.ipynb #g32t000c
 def _accelerator(s, given): # accelerate's, made for these settings
@@ -116,7 +118,12 @@ def sample(run): # the pictures of this process -> Trajectory, rows of their pro
 def _everywhere(a, x): # array of this process -> of all processes, in their order
     return a.gather(torch.as_tensor(x, device=a.device)).cpu().numpy() if a.num_processes > 1 else x
 
-def judge(run, chosen, labels, steps): # -> advantages (S, g, N) of this process, facts; the run's memory moves on
+def judge(
+    run, # Run; its memory of rewards moves on
+    chosen, # (G,) ints: rows of the update's prompts, of all processes
+    labels, # (g, N, A) ints: what the labeller said in this process
+    steps, # (S,) ints: time-steps of the update
+): # advantages (S, g, N) of this process, {metric: float}
     "Labels to advantages, with the memory of the run."
     s, a, names = run.settings, run.accelerator, list(run.labeller.attributes)
     weights = None if s.weights is None else [s.weights.get(n, 0.) for n in names]
@@ -130,7 +137,12 @@ def judge(run, chosen, labels, steps): # -> advantages (S, g, N) of this process
     return A[:, mine], facts | {f"reward_{n}": each[..., k].mean() for k, n in enumerate(names)}
 
 # %% ../nbs/32_grpo_trainer.ipynb #g32t000h
-def improve(run, trajectory, A, steps): # Trajectory, advantages (S, g, N), time-steps -> facts
+def improve(
+    run, # Run; its adapter changes
+    trajectory, # from `sample`
+    A, # (S, g, N) advantages
+    steps, # (S,) ints: the time-steps they belong to
+)->dict: # {metric: float}
     "The optimiser steps of an update."
     s, a, facts, moved = run.settings, run.accelerator, [], False
     for t, row in zip(steps, A.reshape(len(steps), -1)):
@@ -143,6 +155,7 @@ def improve(run, trajectory, A, steps): # Trajectory, advantages (S, g, N), time
                 facts.append(found)
     return _halves(facts)
 
+# %% ../nbs/32_grpo_trainer.ipynb #g32t00h2
 def _stepped(run): # one optimiser step -> norm of the gradient
     s, a = run.settings, run.accelerator
     norm = float(a.clip_grad_norm_(list(run.named.values()), s.grad_clip))
@@ -162,6 +175,7 @@ def _halves(facts): # list of dicts of passes -> one dict: means; ratios by half
         found |= {f"{half}_ratio": rows["ratio"].mean(), f"{half}_far": rows["far"].max(), f"{half}_clipped": rows["clipped"].mean(), f"{half}_kl_old": rows["kl_old"].mean()}
     return found
 
+# %% ../nbs/32_grpo_trainer.ipynb #g32t00i3
 def _rate(s, update): # step size of an update
     return s.lr * (1 if s.schedule == "constant" else 1 - .9 * update / max(1, s.updates - 1))
 
@@ -184,7 +198,10 @@ def _state(run): # what the next update depends on
             "adapter": {n: p.detach().cpu() for n, p in run.named.items()}, "average": run.average and {n: p.cpu() for n, p in run.average.items()},
             "optimiser": run.optimiser.state_dict(), "history": [[*k, *v] for k, v in run.history.items()], "rows": json.dumps(run.rows), "rng": rng_state()}
 
-def save_run(run, folder): # checkpoint.pt and metrics.jsonl
+def save_run(
+    run, # Run, between two updates
+    folder, # where checkpoint.pt and metrics.jsonl will stand
+):
     "Write a checkpoint and the metrics; whole or not at all."
     if not run.accelerator.is_main_process: return
     save_checkpoint(Path(folder) / "checkpoint.pt", _state(run))
@@ -194,7 +211,10 @@ def _plain(row): # NaN as None: strict JSON
     return {k: None if isinstance(v, float) and not np.isfinite(v) else v for k, v in row.items()}
 
 # %% ../nbs/32_grpo_trainer.ipynb #g32t000n
-def load_run(run, folder): # a run from `start`, moved to where the checkpoint was
+def load_run(
+    run, # Run from `start`; moved to where the checkpoint was
+    folder, # with a checkpoint.pt of the same settings, seed and prompts
+):
     "Continue from a checkpoint.\n\n    Raises FileNotFoundError without one, ValueError for one of another configuration, naming what differs."
     state = load_checkpoint(Path(folder) / "checkpoint.pt")
     theirs, ours = json.loads(state["settings"]) | {"seed": state["seed"], "prompts": state["prompts"]}, json.loads(json.dumps(dataclasses.asdict(run.settings))) | {"seed": run.seed, "prompts": list(run.prompts["prompt"])}
@@ -214,9 +234,12 @@ class Trained:
     "What a run left: metrics by update, why it ended, the run itself."
     table: pd.DataFrame # one row per update
     stopped: str # "" or the reason of an early end
-    run: Run
+    run: Run # with the adapter in place
 
-def past_limit(rows, limits): # rows of metrics, {column: limit} -> "" or a reason
+def past_limit(
+    rows, # list of dicts: metrics by update
+    limits, # {metric: highest mean over five updates}
+)->str: # "" or a reason to stop
     "The drift monitor on metrics: whether the mean of the last five updates is above a limit."
     for name, limit in limits.items():
         if rows and name not in rows[-1]: raise ValueError(f"stop names {name!r}, but the metrics are {', '.join(rows[-1])}")
@@ -224,14 +247,24 @@ def past_limit(rows, limits): # rows of metrics, {column: limit} -> "" or a reas
     return ""
 
 # %% ../nbs/32_grpo_trainer.ipynb #g32t000s
-def _begun(run, folder, resume): # a folder is checked and, perhaps, read
+def _continued(run, folder, resume): # a folder is checked and, perhaps, read
     if folder is None: return
     there = (Path(folder) / "checkpoint.pt").is_file()
     if resume and there: load_run(run, folder)
     elif resume: raise FileNotFoundError(f"{Path(folder) / 'checkpoint.pt'}: no such file, so there is no run to resume")
     elif there: raise ValueError(f"{folder}: holds a run already: resume it, or take another folder")
 
-def run_card(run, stopped=""): # text of the model card of a run
+def _begun(run, folder, resume): # the same; a refusal leaves the pipeline without an adapter, as it came
+    try: _continued(run, folder, resume)
+    except (ValueError, OSError):
+        remove_adapter(run.adapter)
+        raise
+
+# %% ../nbs/32_grpo_trainer.ipynb #g32t00s2
+def run_card(
+    run, # Run
+    stopped="", # reason of an early end
+)->str: # Markdown
     "The card of a run's adapter."
     s, n = run.settings, len(run.rows)
     facts = {"updates": n, "seed": run.seed, "rank": s.rank, "alpha": s.alpha or 2 * s.rank, "pictures a prompt": s.pictures, "reward": f"eps {s.eps:g}, weights {s.weights or 'equal'}, target {s.target or 'uniform'}",
@@ -257,10 +290,7 @@ def train(
     "Train an adapter with Fair-GRPO.\n\n    Raises ValueError for settings that cannot work and folders of another run, before anything is sampled. Source: HoloFair, Fair-GRPO."
     from tqdm import tqdm
     run, stopped = start(pipe, labeller, prompts, settings(preset, **changes), seed=seed, accelerator=accelerator), ""
-    try: _begun(run, folder, resume)
-    except (ValueError, OSError):
-        remove_adapter(run.adapter)
-        raise
+    _begun(run, folder, resume)
     watched = run.accelerator.is_main_process and (sys.stderr.isatty() if progress is None else progress)
     with tqdm(total=run.settings.updates, initial=run.update, disable=not watched, desc="Fair-GRPO") as bar:
         while run.update < run.settings.updates and not stopped:
@@ -272,7 +302,11 @@ def train(
     return Trained(pd.DataFrame(run.rows), stopped, run)
 
 # %% ../nbs/32_grpo_trainer.ipynb #g32t000u
-def finish(run, folder, stopped=""): # the average goes in, the adapter is written
+def finish(
+    run, # Run after its last update
+    folder, # for adapter/; None: nothing is written
+    stopped="", # reason of an early end, for the card
+):
     "End a run: the averaged weights take their place, the adapter is saved with its card."
     if run.average is not None:
         with torch.no_grad():
