@@ -39,7 +39,7 @@ def _ours(artefact, out): # -> {(system, indicator): saved row}, kind of data
     path = Path(out) / f"{artefact}.json"
     if not path.is_file(): return {}, ""
     found = read_json(path)
-    return {(r["system"], r["indicator"]): r for r in found["tables"].get("published", [])}, found["data"]
+    return {(r["system"], r["indicator"]): r for r in found["tables"].get("published", []) if "system" in r}, found["data"]
 
 # %% ../nbs/40_summary.ipynb #0c8d9b01
 def summarised(
