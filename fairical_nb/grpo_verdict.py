@@ -69,16 +69,28 @@ def examine(
     return read(walk.images, table, labellers, sampler=sampler, model=model)
 
 # %% ../nbs/32_grpo_verdict.ipynb #g32v000d
-def sure(table, attributes, least=.9): # (n,) bool: the highest probability is at least `least` in every attribute
+def sure(
+    table, # labels of n pictures with columns "attribute=class"
+    attributes, # {name: classes}
+    least=.9, # least highest probability, in every attribute
+)->np.ndarray: # (n,) bool
     "Which pictures a labeller reads without doubt."
     return np.all([table[[f"{a}={c}" for c in classes]].max(axis=1) >= least for a, classes in attributes.items()], axis=0)
 
-def same(first, second, attributes): # (n,) bool: the same class in every attribute
-    "Which pictures two labellers read alike."
+def same(
+    first, # labels of n pictures
+    second, # labels of the same pictures
+    attributes, # names of the columns to compare
+)->np.ndarray: # (n,) bool; undetermined is like nothing
+    "Which pictures two labellers read alike, in every attribute."
     return np.all([(first[a].to_numpy() == second[a].to_numpy()) & first[a].notna().to_numpy() for a in attributes], axis=0)
 
 # %% ../nbs/32_grpo_verdict.ipynb #g32v00d1
-def by_class(flags, table, attributes): # (n,) bool, table of labels -> mean over attributes of the mean over classes of the share
+def by_class(
+    flags, # (n,) bool, such as `sure`
+    table, # labels of the same pictures
+    attributes, # names of the columns to go by
+)->float: # mean over attributes of the mean over classes of the share
     "A share that does not depend on how often each class occurs."
     return float(np.mean([pd.Series(flags).groupby(table[a].to_numpy()).mean().mean() for a in attributes]))
 
@@ -110,7 +122,7 @@ def hacking(
     after, # row of `measures`, same prompts and seeds
     *,
     labeller="labeller", # which table gave the reward
-    judge="judge",
+    judge="judge", # which table is the judge's
     limits=None, # {monitor: limit}, over LIMITS
 )->pd.DataFrame: # index monitor; columns value, limit, alarm
     "Signs of a labeller that is being deceived.\n\n    Raises ValueError for an unknown monitor."

@@ -23,7 +23,7 @@ from fairical_nb.rollout import image_seeds, rollout, transition
 torch.set_num_threads(1)
 SIGMAS = (1., .75, .5, .25)
 PROMPTS = pd.DataFrame({"prompt_id": ["a", "b", "c"], "prompt": ["ab", "cd", "ef"], "trigger": ["", "x", "y"]})
-SMALL = settings("tiny", groups=2, pictures=4, batch=8, rank=2, steps=4, sigmas=SIGMAS, updates=3, time_steps=2)
+SMALL = settings("tiny", groups=2, pictures=4, batch=8, rank=2, steps=4, sigmas=SIGMAS, updates=3, time_steps=2, lr=5e-4) # pinned: what is tested must not move with the preset
 ATTRIBUTES = {"gender": ("female", "male"), "age": ("young", "middle", "elderly")}
 
 
@@ -335,7 +335,7 @@ def test_case02_D03_ratio_is_logged_in_two_halves_every_update(pipe, tmp_path):
 
 def test_case11_step_size_and_gradient_norm_are_logged(pipe):
     table = train(pipe, Pixels(), PROMPTS, preset=SMALL, schedule="linear").table
-    assert np.allclose(table["lr"], [8e-4, 4.4e-4, 8e-5]) and (table["grad_norm"] > 0).all()
+    assert np.allclose(table["lr"], [5e-4, 2.75e-4, 5e-5]) and (table["grad_norm"] > 0).all()
 
 
 def test_case12_resume_is_the_same_run_bit_for_bit(tmp_path):

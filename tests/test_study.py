@@ -10,6 +10,7 @@ from test_fairgrpo import PROMPTS, SMALL, Pixels
 from tiny_sd3 import sd3
 
 from fairical_nb import change_commands
+from fairical_nb.grpo_settings import PRESETS
 from fairical_nb.grpo_verdict import by_class, read
 from fairical_nb.mgbi import from_counts
 from fairical_nb.study import counted, distances, over_seeds, read_rows, run_row, strip, table_of, write_method, write_row
@@ -118,7 +119,7 @@ def test_train_resume_and_refuse(typed, tmp_path):
 
 def test_dry_run_samples_nothing(typed, tmp_path):
     status, text = typed("--dry-run", "-o", tmp_path / "run")
-    assert status == 0 and "30 updates of 2 prompts x 4 pictures" in text and not (tmp_path / "run").exists()
+    assert status == 0 and f"{PRESETS['tiny'].updates} updates of 2 prompts x 4 pictures" in text and not (tmp_path / "run").exists()
 
 
 def test_a_missing_column_of_prompts_is_named(typed, tmp_path):
