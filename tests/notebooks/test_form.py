@@ -16,7 +16,7 @@ MODULES = sorted(p for p in (ROOT / "fairical_nb").rglob("*.py") if not p.name.s
 
 
 # Pages and modules that do not obey a rule yet. Each is expected to fail, so an entry that has been mended must leave the list: it may only become shorter.
-UNFINISHED = {*((name, "documented") for name in ("grpo_verdict",))}
+UNFINISHED = set()  # (page or module, name of the rule)
 
 
 def unfinished(request, name, rule):
