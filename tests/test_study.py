@@ -1,5 +1,9 @@
 "Studies of Fair-GRPO: rows, seeds, small files; the command in front of the trainer."
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -126,3 +130,15 @@ def test_a_missing_column_of_prompts_is_named(typed, tmp_path):
     PROMPTS.drop(columns="trigger").to_csv(tmp_path / "p.csv", index=False)
     status, text = typed("--prompts", tmp_path / "p.csv", "-o", tmp_path / "run")
     assert status != 0 and "has no column 'trigger'" in text
+
+
+def test_accelerate_launches_the_command(tmp_path):
+    "One update of the embedded pipeline in a process of accelerate's own."
+    script, folder = tmp_path / "typed.py", tmp_path / "run"
+    script.write_text("from fairical_nb.cli import main\nmain()\n")
+    few = [w for s in ("updates=1", "groups=1", "pictures=2", "batch=2", "rank=2", "time_steps=1") for w in ("--set", s)]
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--cpu", "--num_processes", "1", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
+    done = subprocess.run([*launch, script, "train-fairgrpo", "--preset", "tiny", "-o", folder, *few], capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])})
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert [json.loads(line)["update"] for line in (folder / "metrics.jsonl").read_text().splitlines()] == [0]
+    assert (folder / "adapter" / "pytorch_lora_weights.safetensors").is_file()
