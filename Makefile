@@ -8,9 +8,9 @@ UV ?= uv
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1|/' | awk -F'|' '{printf "  %-16s %s\n", $$1, $$2}'
 
-reproduce: ## run the paper notebooks and compare with the published numbers; ARGS="ARTEFACT -p name=value" for a part
+reproduce: ## run the paper notebooks and compare with the published numbers; ARGS="ARTEFACT -p name=value" for a part, FULL=1 to train anew
 	@sh requirements/environment.sh
-	@fairical-nb reproduce --jobs 2 $(ARGS)
+	@fairical-nb reproduce --jobs 2 $(if $(FULL),--full) $(ARGS)
 
 test: ## notebooks in sync and clean, notebook tests, pytest
 	@sh requirements/environment.sh

@@ -352,8 +352,9 @@ def _draw_turned(systems, path, hide_ds): # {name: Solutions} of three metrics -
 @click.option("--preset", type=click.Choice(["demo", "paper"]), default="demo", show_default=True, help="CPU scale with stand-ins where needed, or the papers' settings.")
 @click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Runs at a time.")
 @click.option("-f", "--force", is_flag=True, help="Run also what is done.")
+@click.option("--full", is_flag=True, help="Make the kept results of long runs anew: about two hours on two cores.")
 @click.option("-k", "--keep-going", is_flag=True, help="Run the others when one fails.")
-def reproduce(artefacts, parameters, output_path, listed, preset, jobs, force, keep_going):
+def reproduce(artefacts, parameters, output_path, listed, preset, jobs, force, full, keep_going):
     "Run what is not done of the paper notebooks behind ARTEFACTS, or of all, and save tables and figures."
     from fairical_nb import reproduction, summary
     pairs = [p.partition("=") for p in parameters]
@@ -363,7 +364,7 @@ def reproduce(artefacts, parameters, output_path, listed, preset, jobs, force, k
     if listed:
         for name, row in reproduction.listing(artefacts, given, out=output_path, preset=preset).iterrows(): click.echo(f"{name:28} {row['state']:8} {row['notebook']}  {row['parameters']}  {row['note']}".rstrip())
         return
-    try: reproduction.reproduce(artefacts, given, out=output_path, preset=preset, jobs=jobs, force=force, keep_going=keep_going, report=click.echo, progress=sys.stderr.isatty())
+    try: reproduction.reproduce(artefacts, given, out=output_path, preset=preset, jobs=jobs, force=force, full=full, keep_going=keep_going, report=click.echo, progress=sys.stderr.isatty())
     except reproduction.RunFailed as e: _stop(e, 1)
     except KeyboardInterrupt: raise click.ClickException("interrupted; finished runs are kept, and the same command does the rest") from None
     page = summary.report(output_path or reproduction.results_folder(given), preset=preset)[1]

@@ -59,21 +59,23 @@ def lacking(
 Job = namedtuple("Job", "names notebook parameters out") # artefact names, paths, checked parameters without "out"
 def obstacles(
     row, # a row of `runs`
+    *,
+    full=False, # whether kept results would be made anew: then none need be there
 )->list: # sentences
     "Why an artefact cannot run here."
-    notebook = root() / "nbs" / "paper" / row["notebook"]
-    return lacking(row["needs"]) if notebook.is_file() else [f"missing: its notebook nbs/paper/{row['notebook']} does not exist yet"]
+    notebook, needs = root() / "nbs" / "paper" / row["notebook"], [n for n in row["needs"].split(";") if not (full and n.startswith("results:"))]
+    return lacking(";".join(needs)) if notebook.is_file() else [f"missing: its notebook nbs/paper/{row['notebook']} does not exist yet"]
 
 # %% ../nbs/40_reproduction.ipynb #d6059df8
-def _rows(artefacts, preset): # names or none, preset -> the rows of runs.csv, all of them able to run
+def _rows(artefacts, preset, full=False): # names or none, preset -> the rows of runs.csv, all of them able to run
     table = runs(preset)
     for a in artefacts:
         if a not in table.index:
             near = get_close_matches(a, table.index, n=3, cutoff=.5)
             raise ValueError(f"unknown artefact {a!r} (preset {preset})" + (f": did you mean {' or '.join(near)}?" if near else f": known are {', '.join(table.index)}"))
-        why = obstacles(table.loc[a])
+        why = obstacles(table.loc[a], full=full)
         if why: raise FileNotFoundError(f"{a} cannot run here, it needs {'; '.join(why)}" if not why[0].startswith("missing") else f"{a} is {why[0]}")
-    return table.loc[list(dict.fromkeys(artefacts))] if artefacts else table[[not obstacles(row) for _, row in table.iterrows()]]
+    return table.loc[list(dict.fromkeys(artefacts))] if artefacts else table[[not obstacles(row, full=full) for _, row in table.iterrows()]]
 
 # %% ../nbs/40_reproduction.ipynb #4cd49564
 def results_folder(
@@ -90,16 +92,18 @@ def planned(
     *,
     out=None, # folder for results; None: figures/ of the checkout, or a folder under runs/ when parameters are given
     preset="demo", # "demo" (CPU, stand-ins where needed) or "paper" (the papers' settings)
+    full=False, # make kept results of long runs anew, where a notebook can: its parameter retrain
 )->list: # of Jobs
     "What `reproduce` will run, checked.\n\n    Raises ValueError for unknown artefacts and parameters, FileNotFoundError for what is lacking."
     groups, jobs, folder = {}, [], Path(out).resolve() if out else results_folder(parameters)
-    for name, row in _rows(artefacts, preset).iterrows(): groups.setdefault((row["notebook"], row["parameters"]), []).append(name)
+    for name, row in _rows(artefacts, preset, full).iterrows(): groups.setdefault((row["notebook"], row["parameters"]), []).append(name)
     for (notebook, own), names in groups.items():
         path = root() / "nbs" / "paper" / notebook
         fixed, given = checked_parameters(path, json.loads(own or "{}")), checked_parameters(path, parameters or {})
         for k, v in given.items():
             if k == "out" or fixed.get(k, v) != v: raise ValueError(f"{names[0]} is made with {k}={fixed[k]!r}: {k}={v!r} would be another artefact" if k != "out" else "the folder for results is not a parameter: use -o")
-        jobs.append(Job(tuple(names), path, fixed | given, folder))
+        again = {"retrain": True} if full and "retrain" in parameters_of(path) else {}
+        jobs.append(Job(tuple(names), path, fixed | given | again, folder))
     return jobs
 
 # %% ../nbs/40_reproduction.ipynb #21680a38
@@ -113,8 +117,9 @@ def _digest(*parts): # bytes or text -> hex
 def _common(stamp): # stamp changes when a file does -> digest of library, data and versions
     return _digest(*(f.read_bytes() for f, *_ in stamp), json.dumps(versions(), sort_keys=True))
 
-def _shared_files(): # library and shipped data, with what tells that one has changed
-    files = [*sorted(Path(__file__).parent.glob("*.py") if "__file__" in globals() else (root() / "fairical_nb").glob("*.py")), *sorted((root() / "data").rglob("*.csv"))]
+def _shared_files(): # library, shipped data and kept results, with what tells that one has changed
+    kept = (f for d in ("data", "nbs/weights") for f in (root() / d).rglob("*") if f.suffix in (".csv", ".parquet", ".json", ".safetensors"))
+    files = [*sorted(Path(__file__).parent.glob("*.py") if "__file__" in globals() else (root() / "fairical_nb").glob("*.py")), *sorted(kept)]
     return tuple((f, f.stat().st_mtime_ns, f.stat().st_size) for f in files if f.name != "_modidx.py")
 
 # %% ../nbs/40_reproduction.ipynb #296c7e78
@@ -219,13 +224,14 @@ def reproduce(
     preset="demo", # "demo" or "paper"
     jobs=1, # how many at a time
     force=False, # also what is done
+    full=False, # make kept results of long runs anew, as in `planned`
     keep_going=False, # run the others when one fails
     report=lambda text: None, # called with what there is to say
     progress=False, # a bar over the cells of each notebook
 )->list: # of (artefact names, state before, entry of the book)
     "Run what is not done of the artefacts.\n\n    Raises ValueError and FileNotFoundError before anything runs, RunFailed naming notebook and cell."
-    wanted = planned(artefacts, parameters, out=out, preset=preset)
-    before = ["forced" if force else state(j) for j in wanted]
+    wanted = planned(artefacts, parameters, out=out, preset=preset, full=full)
+    before = ["forced" if force or j.parameters.get("retrain") else state(j) for j in wanted]
     waiting = [j for j, s in zip(wanted, before) if s != "done"]
     if waiting and len(wanted) > 1: report(f"{len(waiting)} of {len(wanted)} runs to do" + _estimate(waiting, jobs))
     _run_all(waiting, jobs, keep_going, report, progress and jobs == 1)
