@@ -254,3 +254,30 @@ def test_kept_hypernetworks_trade(system, root):
         ends.append([sweep(x.y_true, list(x.models.values())[j], x.attributes, names, thresholds=[.5], undefined="zero").iloc[0].to_numpy() for j in (0, -1)])
     first, last = np.mean(ends, axis=0)
     assert last[0] < first[0] and last[1] < first[1]
+
+
+def _kept(cohort, system):
+    "The committed scores of a system: the reported part, seed by seed, and the attribute of its loss."
+    from fairical_nb.files import root
+    s = settings(cohort, system)
+    for seed in range(3): yield Scores.load(root() / "data" / "scores" / f"{cohort}_{system}_{fingerprint(s)}_seed{seed}_{PROTOCOLS[cohort]['report']}.parquet"), s["attribute"]
+
+
+def _gap(x, scores, attribute, thresholds): return sweep(x.y_true, scores, x.attributes, [f"eod+{attribute}"], thresholds=thresholds, undefined="zero")[f"eod+{attribute}"].to_numpy()
+
+
+@pytest.mark.parametrize("cohort, system, smaller", [("hgf", "System1", 3), ("hgf", "System2", 3), ("shenzhen", "System1", 2), ("shenzhen", "System2", 2), ("mbrset", "System1", 3), ("mbrset", "System2", 1)])
+def test_what_the_page_says_of_the_fair_ends(cohort, system, smaller):
+    "In how many seeds model 25 has a smaller gap than model 1: no claim about methods, but the page must say what the scores say."
+    ends = [[_gap(x, list(x.models.values())[j], a, [.5])[0] for j in (0, -1)] for x, a in _kept(cohort, system)]
+    assert sum(last < first for first, last in ends) == smaller
+
+
+@pytest.mark.parametrize("cohort, system", [(c, s) for c, p in PROTOCOLS.items() for s in p["systems"]])
+def test_a_gap_of_exactly_0_is_one_answer_for_all(cohort, system):
+    "Of the kept scores, every model and threshold; it is the page's statement, and no law."
+    cuts = np.arange(11) / 10
+    for x, a in _kept(cohort, system):
+        for scores in x.models.values():
+            none = _gap(x, scores, a, cuts) == 0
+            assert all(len(set((scores >= t).tolist())) == 1 for t in cuts[none])
