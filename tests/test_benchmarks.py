@@ -18,8 +18,8 @@ def load(name):
         sys.path.remove(str(HERE))
 
 
-harness, part1, growth = map(load, ("harness", "part1", "growth"))
-ROWS = {**part1.ROWS, **{k: v for k, v in growth.ROWS.items() if k.endswith("_1000")}}
+harness, part1, growth, spafreq, mgbi, systems = map(load, ("harness", "part1", "growth", "spafreq", "mgbi", "systems"))
+ROWS = {**part1.ROWS, **spafreq.ROWS, **mgbi.ROWS, **{k: v for k, v in growth.ROWS.items() if k.endswith("_1000")}}
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -33,11 +33,27 @@ def test_a_row_runs_and_agrees_with_its_reference(name):
     if row.reference and row.same and not row.peer: assert row.same(value, row.reference(data)) <= 1e-9
 
 
-@pytest.mark.parametrize("title,rows", [("part1", part1.ROWS), ("growth", growth.ROWS)])
+@pytest.mark.parametrize("title,rows", [("part1", part1.ROWS), ("growth", growth.ROWS), ("spafreq", spafreq.ROWS), ("mgbi", mgbi.ROWS)])
 def test_the_results_are_of_these_rows(title, rows):
     found = pd.read_csv(HERE / "results" / f"{title}.csv")
     assert found["row"].tolist() == list(rows)
     assert not (found["reached"].astype(str) == "False").any(), found.loc[found["reached"].astype(str) == "False", "row"].tolist()
+
+
+def test_costs_of_the_systems_are_of_these_runs_and_settings():
+    "Seconds per image times images are the hours, for each system of each preset; the images are what the settings say now."
+    found = pd.read_csv(HERE / "results" / "systems.csv")
+    assert list(found[["preset", "cohort", "system"]].itertuples(index=False, name=None)) == systems.RUNS
+    assert np.allclose(found["seconds_per_image"] * found["images"] / 3600, found["hours"], rtol=.01)
+    pytest.importorskip("torch")
+    from fairical_nb.image_settings import settings
+    for r in found.itertuples(): assert r.images == systems.images_of(settings(r.cohort, r.system, preset=r.preset), systems.TRAINING[r.cohort])
+
+
+def test_every_script_has_its_row_in_the_readme():
+    text, everything = (HERE / "README.md").read_text(), (HERE / "all.py").read_text()
+    scripts = {p.name for p in HERE.glob("*.py")} - {"all.py", "harness.py"}
+    assert all(f"| `{s}` |" in text for s in scripts) and all(f'"{s}"' in everything for s in scripts - {"reproduce.py"})
 
 
 def test_times_are_summed_up():
