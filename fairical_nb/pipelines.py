@@ -20,7 +20,7 @@ def _size(n, **call): return call | {"height": n, "width": n}
 
 PRESETS = {name: dict(zip(_columns, row)) for name, row in { # settings of the model cards, and of diffusers where a card names none
     "Flux1-dev": ("FluxPipeline", _size(1024, num_inference_steps=50, guidance_scale=3.5, max_sequence_length=512), "bfloat16", "FLUX.1 [dev] Non-Commercial License, to be accepted on the page", "black-forest-labs/FLUX.1-dev"),
-    "SANA-1.5": ("SanaPipeline", _size(1024, num_inference_steps=20, guidance_scale=4.5), "bfloat16", "NVIDIA's licence on the model page, non-commercial", "Efficient-Large-Model/SANA1.5_1.6B_1024px_diffusers"),
+    "SANA-1.5": ("SanaPipeline", _size(1024, num_inference_steps=20, guidance_scale=4.5), "bfloat16", "NSCL v2-custom (NVIDIA, non-commercial) and Gemma's terms for its text encoder", "Efficient-Large-Model/SANA1.5_1.6B_1024px_diffusers"),
     "SD3.5-Large": ("StableDiffusion3Pipeline", _size(1024, num_inference_steps=28, guidance_scale=3.5), "bfloat16", "Stability AI Community License, to be accepted on the page", "stabilityai/stable-diffusion-3.5-large"),
     "SD3.5-Medium": ("StableDiffusion3Pipeline", _size(1024, num_inference_steps=40, guidance_scale=4.5), "bfloat16", "Stability AI Community License, to be accepted on the page", "stabilityai/stable-diffusion-3.5-medium"),
     "SDXL": ("StableDiffusionXLPipeline", _size(1024, num_inference_steps=50, guidance_scale=5.0), "float16", "CreativeML Open RAIL++-M", "stabilityai/stable-diffusion-xl-base-1.0"),

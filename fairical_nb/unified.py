@@ -64,7 +64,7 @@ def blip3o(
     guidance_scale=3.0, # of the repository's own scripts
     **call, # further arguments of the pipeline
 ): # generator (prompts, seeds) -> images
-    "Blip3-o as a generator. Source: JiuhaiChen/BLIP3o, inference scripts."
+    "Blip3-o as a generator. Source: JiuhaiChen/BLIP3o, branch main, inference.py (no licence file there)."
     def one(prompt): return pipe([template(f"Please generate image based on the following caption: {prompt}")], guidance_scale=guidance_scale, **call).image
     return one_by_one(one, model="Blip3-o", guidance_scale=guidance_scale, **call)
 
@@ -78,7 +78,7 @@ def harmon(
     device=None, # where the tokens go; None: where the model is
     **call, # temperature, cfg_schedule
 ): # generator (prompts, seeds) -> images
-    "Harmon as a generator. Source: wusize/Harmon, scripts/batch_text2image.py.\n\n    Raises ValueError for a size that is no multiple of 16."
+    "Harmon as a generator. Source: wusize/Harmon, scripts/batch_text2image.py (S-Lab License 1.0, non-commercial).\n\n    Raises ValueError for a size that is no multiple of 16."
     if image_size % 16: raise ValueError(f"image_size must be a multiple of 16, but it is {image_size}")
     options = {"temperature": 1.0, "cfg_schedule": "constant"} | call
     def one(prompt):

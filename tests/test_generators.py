@@ -275,3 +275,14 @@ def test_a_model_without_seeds_leaves_the_random_states_alone():
     a, b = generator(["x", "x"], [1, 2])
     assert (np.random.rand(), torch.rand(1).item()) == expected
     assert not np.allclose(a, b) and np.allclose(generator(["x"], [1])[0], a)
+
+
+@pytest.mark.parametrize("preset", ["SDXL", "SD1.5", "SANA-1.5"])
+def test_presets_without_a_card_have_diffusers_own_settings(preset):
+    "What the page says of these three, against the installed diffusers."
+    import inspect
+
+    import diffusers
+    found = pipelines.PRESETS[preset]
+    known = inspect.signature(getattr(diffusers, found["pipeline"]).__call__).parameters
+    assert all(found["call"][k] == known[k].default for k in ("num_inference_steps", "guidance_scale"))
