@@ -77,6 +77,7 @@ class Settings(Learning, Judging, Sampling): "All choices of a run of Fair-GRPO;
 _PAPER = Settings(updates=300, groups=8, pictures=30, batch=6, steps=10, guidance=4.5, size=512, precision="bf16", eps=.5, undetermined="raise", momentum=None, key="prompt_id",
                   time_steps=0, accumulate=180, clip=1e-4, reduce="mean", rank=32, alpha=64, lr=5e-5, ema=.9, ema_every=8)
 PRESETS = {"tiny": Settings(sigmas=(1., .875, .75, .625, .5, .375, .25, .125), max_sequence_length=0, updates=25, alpha=32, lr=8e-4), "paper": _PAPER, "literal": dataclasses.replace(_PAPER, pictures=20, batch=5, accumulate=144, eps=1e-6)}
+PRESETS["tiny_sd15"] = dataclasses.replace(PRESETS["tiny"], sigmas=None, steps=10, level=None, max_sequence_length=None)
 
 def settings(
     preset="tiny", # a name in PRESETS, or Settings to start from

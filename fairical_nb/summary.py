@@ -35,11 +35,11 @@ def printed_numbers()->pd.DataFrame: # columns artefact, system, indicator, publ
     return pd.DataFrame(rows, columns=["artefact", "system", "indicator", "published"])
 
 # %% ../nbs/40_summary.ipynb #2951fb44
-def _ours(artefact, out): # -> {(system, indicator): saved row}, kind of data
-    path = Path(out) / f"{artefact}.json"
-    if not path.is_file(): return {}, ""
-    found = read_json(path)
-    return {(r["system"], r["indicator"]): r for r in found["tables"].get("published", []) if "system" in r}, found["data"]
+def _ours(artefact, out): # -> {(system, indicator): saved row}, kind of data; an artefact of two backbones has two files
+    files = [Path(out) / f"{artefact}.json", *sorted(Path(out).glob(f"{artefact}_tiny_*.json"))]
+    found = [read_json(f) for f in files if f.is_file()]
+    rows = {(r["system"], r["indicator"]): r for f in found for r in f["tables"].get("published", []) if "system" in r}
+    return rows, found[0]["data"] if found else ""
 
 # %% ../nbs/40_summary.ipynb #0c8d9b01
 def summarised(

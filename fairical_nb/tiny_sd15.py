@@ -106,7 +106,7 @@ def train(
     return history
 
 # %% ../nbs/30_tiny_sd15.ipynb #s1500021
-SETTINGS = dict(num_inference_steps=20, guidance_scale=1.0, height=32, width=32) # of every call
+SETTINGS = dict(num_inference_steps=10, guidance_scale=1.0, height=32, width=32) # of every call
 
 def load(
     folder=None, # of a saved pipeline; None: the weights that lie here
