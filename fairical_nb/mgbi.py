@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SCORES', 'METHODS', 'FEW', 'scores', 'Result', 'evenness_table', 'CollapsedWarning', 'FewImagesWarning', 'notes',
-           'mgbi', 'from_counts', 'NoClustersWarning', 'NoLimitsWarning', 'replicates', 'left_out', 'interval',
-           'as_html', 'entropy']
+           'mgbi', 'from_counts', 'NoClustersWarning', 'OneClusterWarning', 'NoLimitsWarning', 'replicates',
+           'clusters_in', 'limitless', 'left_out', 'interval', 'as_html', 'entropy']
 
 # %% ../nbs/24_mgbi.ipynb #mgb05
 import warnings
@@ -155,6 +155,7 @@ def from_counts(
 
 # %% ../nbs/24_mgbi.ipynb #mgb28
 class NoClustersWarning(UserWarning): "Images are taken as independent, because counts know nothing of prompts."
+class OneClusterWarning(UserWarning): "A context rests on one prompt only, and one cannot show how prompts differ: no limits."
 class NoLimitsWarning(UserWarning): "Nearly all replicates lie on one side of the estimate, so BCa has no limits."
 
 def replicates(
@@ -176,6 +177,30 @@ def _independent(data, n, rng): # draws of counts: each attribute of each contex
     for at in data.slices().values():
         for c, row in enumerate(data.totals[:, at]): drawn[:, c, at] = rng.multinomial(round(row.sum()), row / row.sum(), size=n)
     return drawn
+
+# %% ../nbs/24_mgbi.ipynb #mgb2b
+def clusters_in(
+    result, # Result
+    cluster="prompt_id", # column of what is drawn; None: single images
+)->pd.Series: # index contexts: how many clusters the attribute with the fewest rests on
+    "How many independent things each context consists of.\n\n    Raises ValueError when the labels have no column `cluster`."
+    data = result.data
+    if data.codes is None: return data.sizes().min(axis=1)
+    vectors, place, _ = per_cluster(data, cluster)
+    found = [np.bincount(place, vectors[:, at].sum(1) > 0, minlength=len(data.contexts)) for at in data.slices().values()]
+    return pd.Series(np.min(found, axis=0).astype(int), index=data.contexts)
+
+def limitless(
+    result, # Result
+    cluster="prompt_id", # column of what is drawn; None: single images
+)->tuple: # (5,) bool in the order of SCORES, and the sentence that says why ("" when all have limits)
+    "Which scores have no interval because a context rests on one cluster.\n\n    Raises ValueError when the labels have no column `cluster`."
+    n = clusters_in(result, cluster)
+    neutral, tail = n.iloc[0] < 2, (n.iloc[1:] < 2).any()
+    without, few = np.array([neutral, tail, tail, tail, neutral or tail]), n[n < 2]
+    what = "image" if cluster is None or result.data.codes is None else cluster
+    said = f"{len(few)} of {len(n)} contexts rest on one {what} (first: {few.index[0] or 'neutral'!r}), which cannot show how much another would differ: no limits for {', '.join(np.array(SCORES)[without])}; several are needed in each context" if len(few) else ""
+    return without, said
 
 # %% ../nbs/24_mgbi.ipynb #mgb30
 def left_out(
@@ -206,8 +231,8 @@ def interval(
     cluster="prompt_id", # column of what is drawn; None: single images
     *,
     level=.95, # nominal coverage
-)->pd.DataFrame: # rows ID, CA, CA_mean, MGBI (and worst); columns low, high, bias (mean of the draws minus the estimate)
-    "Bootstrap intervals, clustered by prompt.\n\n    Raises ValueError for an unknown kind and when the labels have no column `cluster`. Warns (NoClustersWarning, NoLimitsWarning)."
+)->pd.DataFrame: # rows ID, CA, CA_mean, MGBI (and worst); columns low, high, bias (mean of the draws minus the estimate); NaN where undefined
+    "Bootstrap intervals, clustered by prompt.\n\n    Raises ValueError for an unknown kind and when the labels have no column `cluster`. Warns (NoClustersWarning, OneClusterWarning, NoLimitsWarning)."
     if kind not in KINDS: raise ValueError(f"kind must be one of {list(KINDS)}, but it is {kind!r}")
     if self.data.codes is None and cluster is not None: warnings.warn("counts know nothing of prompts: each image is taken as independent, and the interval is too short if images of a prompt hang together", NoClustersWarning, stacklevel=2)
     names = ["ID", "CA", "CA_mean", "MGBI", "worst"]
@@ -215,8 +240,13 @@ def interval(
     values, at = self.replicates(n, seed=seed, cluster=cluster)[:, order], self.summary[names].to_numpy()
     left = [x[:, order] for x in left_out(self, cluster)] if kind == "bca" else ()
     low, high = cluster_limits(values, at, kind=kind, jackknife=left, level=level)
-    if kind == "bca" and np.isnan(low).any(): warnings.warn(f"nearly all replicates lie on one side of the estimate, so BCa has no limits for {', '.join(np.array(names)[np.isnan(low)])}: use kind='basic'", NoLimitsWarning, stacklevel=2)
-    return pd.DataFrame({"low": low, "high": high, "bias": np.nanmean(values, 0) - at}, index=names)
+    without, said = limitless(self, cluster)
+    if said: warnings.warn(said, OneClusterWarning, stacklevel=2)
+    table = pd.DataFrame({"low": low, "high": high, "bias": np.nanmean(values, 0) - at}, index=names)
+    lost = table["low"].isna() & ~without[order]
+    if kind == "bca" and lost.any(): warnings.warn(f"nearly all replicates lie on one side of the estimate, so BCa has no limits for {', '.join(table.index[lost])}: use kind='basic'", NoLimitsWarning, stacklevel=2)
+    table.loc[without[order]] = np.nan
+    return table
 
 Result.replicates, Result.interval = replicates, interval
 

@@ -7,13 +7,14 @@ __all__ = ['by_model', 'shared_replicates', 'benchmark', 'versus', 'check_printe
 
 # %% ../nbs/24_mgbi_models.ipynb #mod05
 import itertools
+import warnings
 
 import numpy as np
 import pandas as pd
 
 from .clusters import KINDS, cluster_limits, redraw
 from .counts import per_cluster
-from .mgbi import SCORES, mgbi
+from .mgbi import SCORES, OneClusterWarning, limitless, mgbi
 
 # %% ../nbs/24_mgbi_models.ipynb #mod08
 def by_model(
@@ -63,6 +64,12 @@ def shared_replicates(
         for (name, _, _), totals in zip(members, pooled): drawn[name] = results[name].scores_of(totals, rng)
     return {name: drawn[name] for name in results}, [{m[0] for m in members} for members in groups.values()]
 
+# %% ../nbs/24_mgbi_models.ipynb #mod1b
+def _limitless(results, cluster, k): # names of the models whose score number k has no interval; warns
+    said = {name: text for name, r in results.items() for without, text in [limitless(r, cluster)] if without[k]}
+    if said: warnings.warn(f"{', '.join(map(str, said))}: {next(iter(said.values()))}", OneClusterWarning, stacklevel=3)
+    return set(said)
+
 # %% ../nbs/24_mgbi_models.ipynb #mod15
 def benchmark(
     results, # {model: Result}
@@ -73,12 +80,13 @@ def benchmark(
     cluster="prompt_id", # column of what is drawn
     level=.95, # nominal coverage
 )->pd.DataFrame: # index model; columns SCORES, low and high of MGBI, worst_trigger, images (fewest in a context)
-    "The models in one table, with the interval of their MGBI.\n\n    Raises ValueError for models that cannot be compared."
+    "The models in one table, with the interval of their MGBI.\n\n    Raises ValueError for models that cannot be compared. Warns (OneClusterWarning: no limits)."
     _same_contexts(results)
     table = pd.DataFrame({m: r.summary for m, r in results.items()}).T.rename_axis("model")
     if n:
         values = shared_replicates(results, n, seed=seed, cluster=cluster)[0]
         table[["low", "high"]] = [cluster_limits(v[:, 4], table.at[m, "MGBI"], kind=kind, level=level) for m, v in values.items()]
+        table.loc[list(_limitless(results, cluster, 4)), ["low", "high"]] = np.nan
     return table.assign(worst_trigger=[r.worst_context for r in results.values()], images=[int(r.data.sizes().min().min()) for r in results.values()])
 
 # %% ../nbs/24_mgbi_models.ipynb #mod18
@@ -92,16 +100,18 @@ def versus(
     cluster="prompt_id", # column of what is drawn
     level=.95, # nominal coverage
 )->pd.DataFrame: # index (first, second); columns difference, low, high, beats (0 to 1), paired (bool)
-    "How far each model is ahead of each other, and how often it would be.\n\n    Raises ValueError for fewer than two models and models that cannot be compared."
+    "How far each model is ahead of each other, and how often it would be.\n\n    Raises ValueError for fewer than two models and models that cannot be compared. Warns (OneClusterWarning: low, high, beats are NaN)."
     if len(results) < 2: raise ValueError(f"a comparison needs at least two models, but there is {list(results)}")
     if kind not in KINDS or kind == "bca": raise ValueError(f"kind must be 'basic' or 'percentile' here, but it is {kind!r}")
     _same_contexts(results)
     (values, groups), k, rows = shared_replicates(results, n, seed=seed, cluster=cluster), SCORES.index(score), {}
+    without = _limitless(results, cluster, k)
     for a, b in itertools.combinations(results, 2):
         at, draws = results[a].summary[score] - results[b].summary[score], values[a][:, k] - values[b][:, k]
         draws = 2 * at - draws if kind == "basic" else draws
         low, high = cluster_limits(draws, at, kind="percentile", level=level)
-        rows[a, b] = (at, float(low), float(high), float((draws > 0).mean() + (draws == 0).mean() / 2), any({a, b} <= g for g in groups))
+        said = np.nan if without & {a, b} else 1. # times NaN: nothing is known
+        rows[a, b] = (at, *said * np.array([low, high, (draws > 0).mean() + (draws == 0).mean() / 2]), any({a, b} <= g for g in groups))
     return pd.DataFrame(rows.values(), columns=["difference", "low", "high", "beats", "paired"], index=pd.MultiIndex.from_tuples(rows, names=["first", "second"]))
 
 # %% ../nbs/24_mgbi_models.ipynb #mod24

@@ -6,6 +6,7 @@
 __all__ = ['attributes_from', 'targets_from', 'Audit', 'audit', 'beside', 'first_width', 'report', 'as_dict']
 
 # %% ../nbs/24_mgbi_report.ipynb #rep05
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +16,7 @@ from .attributes import TAXONOMY
 from .clusters import KINDS
 from .counts import read_labels
 from .files import json_text
-from .mgbi import notes
+from .mgbi import OneClusterWarning, limitless, notes
 from .mgbi_ceiling import ceiling
 from .mgbi_correction import corrected, read_confusion
 from .mgbi_models import by_model, versus
@@ -82,7 +83,7 @@ def audit(
     per_prompt=False, # also split evenness into within and between prompts
     **options, # of `mgbi`: q, method, eps, ca_eps, target, correction, triggers
 )->Audit: # printable
-    "Everything about MGBI of the models in a table of labels.\n\n    Raises ValueError as `mgbi` and FileNotFoundError. Warns as `mgbi`."
+    "Everything about MGBI of the models in a table of labels.\n\n    Raises ValueError as `mgbi` and FileNotFoundError. Warns as `mgbi` and as `Result.interval`."
     if kind not in KINDS: raise ValueError(f"kind must be one of {list(KINDS)}, but it is {kind!r}")
     table = labels if isinstance(labels, pd.DataFrame) else read_labels(labels, attributes, context=context)
     if "model" not in table: table = table.assign(model="model")
@@ -92,7 +93,9 @@ def audit(
         counts = confusion if isinstance(confusion, dict) else read_confusion(confusion, attributes)
         results = {m: corrected(r, counts) for m, r in results.items()}
     intervals = {m: r.interval(n, seed, kind, cluster, level=level) for m, r in results.items()} if n else {}
-    pairs = versus(results, n=n, seed=seed, kind="percentile" if kind == "percentile" else "basic", cluster=cluster, level=level) if n and len(results) > 1 else None
+    with warnings.catch_warnings():
+        if intervals: warnings.simplefilter("ignore", OneClusterWarning) # the intervals have said it
+        pairs = versus(results, n=n, seed=seed, kind="percentile" if kind == "percentile" else "basic", cluster=cluster, level=level) if n and len(results) > 1 else None
     within = {m: within_prompts(r, cluster=cluster or "prompt_id", seed=seed) for m, r in results.items()} if per_prompt else {}
     return Audit(results, intervals, ceilings, pairs, within, dict(n=n, seed=seed, kind=kind, cluster=cluster, level=level, corrected=confusion is not None))
 
@@ -109,7 +112,7 @@ def beside(
     for m, r in audit.results.items():
         lost = r.undetermined.sum()
         said.append(f"{m}: {int(r.data.totals[:, :first_width(r)].sum())} images, fewest in a context {int(r.data.sizes().min().min())}; worst trigger {r.worst_context!r}; undetermined " + ", ".join(f"{a} {int(v)}" for a, v in lost.items()))
-        said += [f"{m}: {text}" for text in notes(r).values()]
+        said += [f"{m}: {text}" for text in [*notes(r).values(), limitless(r, s["cluster"])[1] if audit.intervals else ""] if text]
     return said
 
 def first_width(

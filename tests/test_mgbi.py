@@ -13,7 +13,7 @@ import pytest
 from fairical_nb.attributes import TAXONOMY
 from fairical_nb.counts import NEUTRAL, from_numbers, per_cluster, read_labels, tally
 from fairical_nb.entropy import entropy, evenness, geometric
-from fairical_nb.mgbi import METHODS, CollapsedWarning, FewImagesWarning, NoClustersWarning, NoLimitsWarning, from_counts, mgbi
+from fairical_nb.mgbi import METHODS, SCORES, CollapsedWarning, FewImagesWarning, NoClustersWarning, NoLimitsWarning, OneClusterWarning, clusters_in, from_counts, limitless, mgbi
 from fairical_nb.mgbi_ceiling import ceiling, ceiling_curve, coverage
 from fairical_nb.mgbi_correction import CorrectionWarning, corrected, read_confusion
 from fairical_nb.mgbi_models import benchmark, by_model, check_printed, shared_replicates, versus
@@ -180,9 +180,61 @@ def test_prompts_that_hang_together_widen_the_interval():
 
 
 @FILTER
-def test_one_prompt_a_context_cannot_vary(table):
-    found = mgbi(table.assign(prompt_id=1), TAXONOMY).interval(50, kind="percentile")
-    assert (found["high"] - found["low"]).to_numpy() == pytest.approx(0) and found["bias"].to_numpy() == pytest.approx(0)
+@pytest.mark.parametrize("kind", ["basic", "percentile", "bca"])
+@pytest.mark.parametrize("single, lost", [([""], ["ID", "MGBI"]), (["poor"], ["CA", "CA_mean", "MGBI", "worst"]),
+                                          (["", *TRIGGERS], ["ID", "CA", "CA_mean", "MGBI", "worst"]), ([], [])])
+def test_contexts_of_one_prompt_give_no_limits_and_one_warning(table, kind, single, lost):
+    "Drawing one prompt gives itself: an interval of no width would look like certainty."
+    r = mgbi(table.assign(prompt_id=table["prompt_id"].where(~table["trigger"].isin(single), "only")), TAXONOMY)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = r.interval(200, kind=kind)
+    said = [t.category for t in told]
+    assert said.count(OneClusterWarning) == bool(single) and RuntimeWarning not in said
+    if single: assert any(f"{len(single)} of 10 contexts" in str(t.message) and all(k in str(t.message) for k in lost) for t in told)
+    assert found.loc[lost].isna().all().all()
+    kept = found.drop(index=lost)
+    open_ = kept["low"].isna() # BCa may find no limits for reasons of its own, and says so for those
+    assert (NoLimitsWarning in said) == open_.any() and not (kind != "bca" and open_.any())
+    assert (kept["high"] > kept["low"])[~open_].all() and kept["bias"].notna().all()
+    assert limitless(r)[0].tolist() == [k in lost for k in SCORES]
+
+
+@FILTER
+def test_single_images_and_counts_of_one_image_have_no_limits_either(table):
+    first = table[(table["trigger"] != "poor") | (table["image"] == "first-poor-0-0")]
+    for kind in ("basic", "percentile", "bca"):
+        with pytest.warns(OneClusterWarning, match="rest on one image .first: 'poor'"): found = mgbi(first, TAXONOMY).interval(50, kind=kind, cluster=None)
+        assert found.loc["ID"].notna().all() or kind == "bca"
+        assert found.drop(index="ID").isna().all().all()
+        with pytest.warns(OneClusterWarning, match="one image"): counted = from_counts(SMALL | {"poor": {"gender": [0, 1]}}).interval(50, kind=kind)
+        assert counted.loc[["CA", "MGBI"]].isna().all().all()
+
+
+@FILTER
+def test_a_prompt_without_a_determined_image_does_not_count(table):
+    lost = table["trigger"].eq("poor") & ~table["prompt_id"].eq("poor-0")
+    r = mgbi(table.assign(age=table["age"].astype(object).where(~lost, None)), TAXONOMY)
+    assert clusters_in(r)["poor"] == 1 and clusters_in(r).drop("poor").eq(6).all() and clusters_in(r, None)["poor"] == 15
+    with pytest.warns(OneClusterWarning): assert r.interval(50).loc["CA", ["low", "high"]].isna().all()
+
+
+@FILTER
+def test_one_prompt_is_said_in_tables_of_models_comparisons_and_reports():
+    both = labels(3, prompts=3, images=8, models=("first", "second"))
+    both = both.assign(prompt_id=both["prompt_id"].where((both["model"] == "first") | (both["trigger"] != "poor"), "only"))
+    results = by_model(both, TAXONOMY)
+    with pytest.warns(OneClusterWarning, match="^second: 1 of 10"): shown = benchmark(results, n=50)
+    assert shown[["low", "high"]].isna().all(axis=1).tolist() == [False, True]
+    with pytest.warns(OneClusterWarning): pairs = versus(results, n=50)
+    assert pairs[["low", "high", "beats"]].isna().all().all() and pairs["difference"].notna().all()
+    assert versus(results, n=50, score="ID")["beats"].notna().all()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = audit(both, n=50)
+    assert [t.category for t in told].count(OneClusterWarning) == 1
+    for fmt in ("text", "markdown", "latex", "html", "json"): assert ("rest on one prompt_id" in report(found, fmt)) or fmt == "json"
+    assert json.loads(report(found, "json"))["models"]["second"]["intervals"]["MGBI"]["low"] is None
 
 
 def test_an_unknown_cluster_is_refused_and_named(table):
@@ -198,7 +250,7 @@ def test_bca_without_limits_is_nan_and_warned():
 
 
 def test_a_draw_without_images_of_an_attribute_is_nan_and_left_out():
-    rows = pd.DataFrame({"prompt_id": [1, 2, 3, 4], "trigger": ["", "", "poor", "poor"], "gender": ["male", None, "male", "female"]})
+    rows = pd.DataFrame({"prompt_id": [1, 2, 5, 3, 4], "trigger": ["", "", "", "poor", "poor"], "gender": ["male", None, "female", "male", "female"]})
     with warnings.catch_warnings(action="ignore"): r = mgbi(rows, {"gender": TAXONOMY["gender"]})
     values = r.replicates(200)
     assert 0 < np.isnan(values[:, 0]).sum() < 200
