@@ -49,7 +49,7 @@ def new_sd15(
     lent = tiny_pipeline.load() if parts is None else parts
     text, learnt = CLIPTextModel(lent.text_encoder.config), lent.text_encoder.state_dict()
     text.load_state_dict({k: learnt[k if k in learnt else f"text_model.{k}"] for k in text.state_dict()}) # one class says text_model before each name, the other may not
-    lent.vae.register_to_config(shift_factor=0.)
+    lent.vae.register_to_config(shift_factor=0., _name_or_path="") # no folder of this machine
     net = unet(seed=seed, channels=lent.vae.config.latent_channels, text_width=text.config.hidden_size, **settings)
     pipe = StableDiffusionPipeline(vae=lent.vae, text_encoder=text.eval(), tokenizer=lent.tokenizer, unet=net, scheduler=DDIMScheduler(**NOISE), safety_checker=None, feature_extractor=None, requires_safety_checker=False)
     pipe.set_progress_bar_config(disable=True)
