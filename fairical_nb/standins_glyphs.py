@@ -106,6 +106,7 @@ def portraits(
     low = {"size": (size, 24), "texture": (texture, 0), "noise": (noise, 0), "jitter": (jitter, 0), "gradient": (gradient, 0)}
     for name, (value, least) in low.items():
         if not value >= least: raise ValueError(f"{name} must be at least {least}, but it is {value}")
+    texture, noise, jitter, gradient = (float(v) for v in (texture, noise, jitter, gradient)) # numpy's own would compute in 64 bits
     codes, (lots, grain) = _codes(labels), [np.random.default_rng([seed, k]) for k in (0, 1)]
     u = lots.random((len(labels), 8)).astype(np.float32)
     pictures = np.empty((len(u), size, size, 3), dtype=np.float32)

@@ -130,3 +130,9 @@ def test_bad_shares(shares):
 
 def test_classes_are_those_of_the_taxonomy():
     assert {a: CODES[a] for a in TAXONOMY} == TAXONOMY and len(COLOURS) == 6
+
+
+def test_numpys_numbers_as_options_give_the_same_bytes():
+    labels, options = draw_labels(6, seed=0), {"texture": .14, "noise": .05, "jitter": .02, "gradient": .1}
+    numpys = {k: np.float64(v) for k, v in options.items()}
+    assert np.array_equal(portraits(labels, seed=1, **options), portraits(labels, seed=1, **numpys))
