@@ -68,5 +68,5 @@ def train_fairgrpo(preset, pipeline, labeller, prompts, neutral_only, given, see
 def _tell(trained, folder): # the end of a run, on standard error
     rows = trained.table
     if trained.stopped: click.echo(f"ended early: {trained.stopped}", err=True)
-    click.echo(rows[["update", "reward", "dead", "kl", "on_far", "off_clipped", "grad_norm"]].iloc[[0, -1]].round(4).to_string(index=False), err=True)
+    click.echo(rows[["update", "reward", "dead", "kl", "on_far", "off_clipped", "grad_norm"]].iloc[sorted({0, len(rows) - 1})].round(4).to_string(index=False), err=True)
     click.echo(f"{folder}: {len(rows)} updates in {rows['seconds'].sum():.0f} s; adapter in {folder / 'adapter'}", err=True)

@@ -372,3 +372,6 @@ def reproduce(artefacts, parameters, output_path, listed, preset, jobs, force, f
 
 # %% ../nbs/41_cli.ipynb #c9f0b002
 for command in (audit_commands.generate, audit_commands.label, audit_commands.mgbi, audit_commands.train_spafreq, change_commands.train_fairgrpo): main.add_command(command)
+
+# %% ../nbs/41_cli.ipynb #76c68b0c
+if __name__ == "__main__" and "__file__" in globals(): main()

@@ -557,6 +557,16 @@ def test_status_and_streams_of_the_program(outside):
     assert done.returncode == 0 and done.stderr == "" and strict(done.stdout)["systems"]["first"]["ONVG"] >= 1
 
 
+def test_the_module_is_the_command_too(outside):
+    "As launchers start it: `python -m fairical_nb.cli`, `accelerate launch -m fairical_nb.cli`."
+    module = lambda *args: subprocess.run([sys.executable, "-m", "fairical_nb.cli", *args], capture_output=True, text=True)
+    done = module("--version")
+    assert done.returncode == 0 and "version" in done.stdout and done.stdout.split()[-1] == program("--version").stdout.split()[-1]
+    done = module("train-fairgrpo")
+    assert done.returncode == 2 and "output-path" in done.stderr
+    assert module("solve", "first.json", "-o", "out").returncode == 0 and (outside / "out" / "first.json").is_file()
+
+
 def test_starting_is_light(outside):
     "Help and errors need no plotting and no peers."
     done = subprocess.run([sys.executable, "-c", "import sys, fairical_nb.cli; print([m for m in ('matplotlib', 'torch', 'sklearn', 'pymoo', 'papermill', 'fastcore', 'nbdev', 'IPython') if m in sys.modules])"], capture_output=True, text=True)
