@@ -252,3 +252,13 @@ def test_the_instructors_page_tells_timing_mistakes_and_checks():
     assert not code(page) and all(word in prose(page) for word in ("minutes", "mistakes", "check(", "solutions"))
     for path in LESSONS:
         assert f"]({path.name})" in prose(page) and f"## Lesson {number(path)}" in prose(page)
+
+
+def test_the_sweep_of_lesson_7_is_the_kept_one():
+    "No number of the front is made up: each mark is a run in nbs/weights/fairgrpo."
+    cell = next(c for c in code(cells(TUTORIALS / "lesson_7_fairgrpo.ipynb")) if c["id"] == "l7-sweep")
+    marks = re.findall(r"(β [\d.]+|before) seed (\d+): (\d\.\d\d), (\d\.\d\d)", re.search(r'alt="([^"]*)"', shown(cell))[1])
+    assert len({m[0] for m in marks}) >= 4 and len(marks) >= 6
+    for name, seed, clear, balance in marks:
+        kept = json.loads((TUTORIALS.parent / "weights" / "fairgrpo" / f"{name.replace('β ', 'beta').replace('before', 'baseline')}-seed{seed}.json").read_text())["measures"]["deployment"]
+        assert (f"{kept['clear']:.2f}", f"{kept['judge MGBI']:.2f}") == (clear, balance), (name, seed)
