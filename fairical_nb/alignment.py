@@ -195,7 +195,7 @@ def debias(
     seed=0, # of the adapter, the pictures and the draws
     *,
     call=None, # other arguments of the pipeline's call; it is trained for these
-    updates=40, # more is stronger
+    updates=12, # more is stronger
     groups=4, # prompts in an update
     pictures=24, # of each prompt, at least 2
     lr=1e-3, # AdamW's step size
