@@ -206,10 +206,10 @@ def outcome(
     path = Path(out or root() / "figures") / f"{artefact}.json"
     if not path.is_file() or artefact.startswith("fig"): return ""
     found = read_json(path)
-    beside = found["tables"].get("published")
+    beside = [r for r in found["tables"].get("published", []) if "system" in r] # a table of another shape is shown as it is
     if beside:
         counts = pd.Series([r["verdict"] for r in beside]).value_counts()
-        other = "".join(f"\n  {r['system']} {r['indicator']}: {r['ours']:.4g}, printed {r['published']}: {r['verdict']}" for r in beside if not r["verdict"].startswith("equal"))
+        other = "".join(f"\n  {r['system']} {r['indicator']}: {r['ours']:.4g}, printed {r['published']}: {r['verdict']}" for r in beside if not r["verdict"].startswith(("equal", "cannot agree")))
         return f"{artefact}: of {len(beside)} printed numbers {', '.join(f'{n} {v}' for v, n in counts.items())} ({found['data in words']}){other}"
     table = pd.DataFrame(next(iter(found["tables"].values())))
     if len(table) > 20: return f"{artefact}: {len(table)} rows in {path.with_suffix('.csv').name} ({found['data in words']})"
