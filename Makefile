@@ -16,7 +16,7 @@ test: ## notebooks in sync and clean, notebook tests, pytest
 	@sh requirements/environment.sh
 	@failed=0; \
 	echo "== Notebooks in sync and clean"; python tests/notebooks/sync.py || failed=1; \
-	echo "== Notebooks run"; nbdev_test --n_workers 2 --timing || failed=1; \
+	echo "== Notebooks run"; OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 nbdev_test --n_workers 2 --timing || failed=1; \
 	echo "== Tests"; python -m pytest -n 2 tests || failed=1; \
 	exit $$failed
 
