@@ -89,7 +89,7 @@ def test_limits_narrow_with_the_number_of_pictures():
 
 
 def test_kept_counts_add_up_and_have_their_card():
-    table, text = pd.read_csv(root() / "data/packaged_faces.csv"), (root() / "data/packaged_faces.md").read_text()
+    table, text = pd.read_csv(root() / "data/audits/packaged_faces.csv"), (root() / "data/audits/packaged_faces.md").read_text()
     assert (table.groupby(["how", "attribute"])["images"].sum() == 1000).all()
     for a in ("gender", "age"): assert set(table.loc[table["attribute"] == a, "class"]) == {*TAXONOMY[a], "undetermined"}
     for part in ("Source", "Intended use", "Out-of-scope use", "Limitations"): assert len(text.split(f"## {part}")[1].split("##")[0].strip()) > 40
