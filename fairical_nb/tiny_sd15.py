@@ -18,7 +18,7 @@ from .files import write_json
 from .glyph_labellers import SEEDS
 from .glyph_world import examples, pictured
 from .tiny_audit import number_list, write_card
-from .tiny_parts_training import encoded
+from .tiny_parts_training import Captioned, encoded
 from .training import fit
 
 # %% ../nbs/30_tiny_sd15.ipynb #s1500010
@@ -56,18 +56,14 @@ def new_sd15(
     return pipe
 
 # %% ../nbs/30_tiny_sd15.ipynb #s1500016
-class Noise(torch.nn.Module):
+class Noise(Captioned):
     "The trainable parts of a Stable Diffusion 1 pipeline: UNet and text encoder. They stay the pipeline's own."
     def __init__(self,
         pipe, # StableDiffusionPipeline; its parts are shared, not copied
         dropout=.1, # share of captions replaced by the empty one
     ):
-        super().__init__()
-        self.unet, self.text, self.tokenizer, self.scheduler, self.dropout = pipe.unet, pipe.text_encoder, pipe.tokenizer, pipe.scheduler, dropout
-        self.register_buffer("empty", self.tokens([""]), persistent=False)
-    def tokens(self, prompts): # texts -> (B, length)
-        "Token numbers of prompts."
-        return torch.tensor(self.tokenizer(list(prompts), padding="max_length", truncation=True).input_ids)
+        super().__init__(pipe.tokenizer, dropout)
+        self.unet, self.text, self.scheduler = pipe.unet, pipe.text_encoder, pipe.scheduler
 
 CAP = 20. # largest weight
 
