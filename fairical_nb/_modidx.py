@@ -68,6 +68,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                        'fairical_nb.artefacts._records': ('artefacts.html#_records', 'fairical_nb/artefacts.py'),
                                        'fairical_nb.artefacts._save_csv': ('artefacts.html#_save_csv', 'fairical_nb/artefacts.py'),
                                        'fairical_nb.artefacts.against': ('artefacts.html#against', 'fairical_nb/artefacts.py'),
+                                       'fairical_nb.artefacts.beside_printed': ( 'artefacts.html#beside_printed',
+                                                                                 'fairical_nb/artefacts.py'),
                                        'fairical_nb.artefacts.published': ('artefacts.html#published', 'fairical_nb/artefacts.py'),
                                        'fairical_nb.artefacts.save': ('artefacts.html#save', 'fairical_nb/artefacts.py'),
                                        'fairical_nb.artefacts.versions': ('artefacts.html#versions', 'fairical_nb/artefacts.py')},

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from .artefacts import versions
+from .artefacts import beside_printed, versions
 from .files import read_json, replacing, root, write_json
 from .paper import RunFailed, checked_parameters, execute, parameters_of
 
@@ -206,7 +206,7 @@ def outcome(
     path = Path(out or root() / "figures") / f"{artefact}.json"
     if not path.is_file() or artefact.startswith("fig"): return ""
     found = read_json(path)
-    beside = [r for r in found["tables"].get("published", []) if "system" in r] # a table of another shape is shown as it is
+    beside = beside_printed(found)
     if beside:
         counts = pd.Series([r["verdict"] for r in beside]).value_counts()
         other = "".join(f"\n  {r['system']} {r['indicator']}: {r['ours']:.4g}, printed {r['published']}: {r['verdict']}" for r in beside if not r["verdict"].startswith(("equal", "cannot agree")))

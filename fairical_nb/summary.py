@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from .artefacts import DATA
+from .artefacts import DATA, beside_printed
 from .files import read_json, replacing, root
 from .reproduction import obstacles, runs
 
@@ -38,7 +38,7 @@ def printed_numbers()->pd.DataFrame: # columns artefact, system, indicator, publ
 def _ours(artefact, out): # -> {(system, indicator): saved row}, kind of data; an artefact of two backbones has two files
     files = [Path(out) / f"{artefact}.json", *sorted(Path(out).glob(f"{artefact}_tiny_*.json"))]
     found = [read_json(f) for f in files if f.is_file()]
-    rows = {(r["system"], r["indicator"]): r for f in found for r in f["tables"].get("published", []) if "system" in r}
+    rows = {(r["system"], r["indicator"]): r for f in found for r in beside_printed(f)}
     return rows, found[0]["data"] if found else ""
 
 # %% ../nbs/40_summary.ipynb #0c8d9b01
