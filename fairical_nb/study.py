@@ -87,7 +87,7 @@ def strip(
 # %% ../nbs/32_study.ipynb #g32y000e
 def look(
     pipe, # the pipeline as it is now
-    world, # dict: labellers {"labeller", "judge"}, prompts (for evaluation), worlds {name: pictures}
+    world, # dict: data ("real" or, unless said, "stand-in"), labellers {"labeller", "judge"}, prompts (for evaluation), worlds {name: pictures}
     s, # Settings
     *,
     per_prompt, # pictures of each prompt; a third of them for the second sampler
@@ -145,7 +145,7 @@ def run_row(
     rows, counts, e = look(pipe, world, s, per_prompt=per_prompt)
     curve = [] if trained is None else trained.table.drop(columns=["steps", "prompts", "seconds"]).to_dict("records")
     return {"row": row, "seed": seed, "changes": differs, "updates": len(curve), "seconds": round(seconds, 1), "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-            "data": "stand-in", "measures": rows, "counts": counts, "looks": points, "curve": curve, "grid": _grid(e)}
+            "data": world.get("data", "stand-in"), "measures": rows, "counts": counts, "looks": points, "curve": curve, "grid": _grid(e)}
 
 # %% ../nbs/32_study.ipynb #g32y000j
 def _short(v): # numbers to five significant digits, NaN as None
@@ -229,4 +229,4 @@ def world_of(
     from fairical_nb import labelling, pipelines
     from fairical_nb.prompts import prompt_set
     readers = {"labeller": labelling.load(labeller), "judge": labelling.load(judge)}
-    return {"labellers": readers, "prompts": prompt_set("eval"), "train": prompt_set("train"), "worlds": {}, "make": lambda: pipelines.load_pipeline(pipeline, preset=preset)}
+    return {"data": "real", "labellers": readers, "prompts": prompt_set("eval"), "train": prompt_set("train"), "worlds": {}, "make": lambda: pipelines.load_pipeline(pipeline, preset=preset)}
