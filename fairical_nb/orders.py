@@ -36,7 +36,8 @@ def axis_orders(
 )->pd.DataFrame: # index: order of the axes, the given one first; columns: area per system, flips, certain
     "Areas of all systems under every order of the axes, and where the ranking flips.\n\n    Raises ValueError for absent axes and values outside [0, 1]."
     r, axes = _radii(table, axes)
-    w = np.ones(len(axes)) if (weights or table.attrs.get("weights")) is None else np.asarray(weights or table.attrs["weights"], dtype=float)
+    given = table.attrs.get("weights") if weights is None else weights
+    w = np.ones(len(axes)) if given is None else np.asarray(given, dtype=float)
     found = [[[radar.area((np.clip(x + d, 0, 1) if d else x)[list(o)], weights=w[list(o)]) for x in r] for d in (0, -half, half)] for o in radar.orders(len(axes))]
     given, rows = found[0][0], []
     for (at, low, high) in found:
@@ -55,7 +56,7 @@ def order_range(
     "What each area owes to the order of the axes.\n\n    Raises ValueError as `axis_orders` does."
     areas = axis_orders(table, axes=axes, weights=weights)[list(table.index)].to_numpy(dtype=float)
     r, names = _radii(table, axes)
-    free = [radar.area_any_order(x, weights=weights or table.attrs.get("weights")) for x in r]
+    free = [radar.area_any_order(x, weights=table.attrs.get("weights") if weights is None else weights) for x in r]
     return pd.DataFrame({"area": areas[0], "lowest": areas.min(0), "highest": areas.max(0), "any_order": free}, index=table.index)
 
 # %% ../nbs/09_orders.ipynb #e5a2d45c

@@ -13,7 +13,7 @@ from .dominance import bounds
 from .figures import style
 from .indicators import _radii
 from .intervals import intervals
-from .radar import polygon
+from .radar import LABELS, polygon
 
 # %% ../nbs/09_whiskers.ipynb #2f1e8d9a
 def radius_limits(
@@ -115,7 +115,7 @@ def describe_limits(
     method="percentile", # "percentile" or "bca"
 )->str: # to be added to the alternative text of a chart
     "The limits of the chart's axes, and of the area, in words.\n\n    Raises ValueError and warns as `intervals` does."
-    found, axes = intervals(replicates, level=level, method=method), [*replicates.estimate.attrs["axes"], "area"]
+    found, axes = intervals(replicates, level=level, method=method), {a: LABELS.get(a, a) for a in [*replicates.estimate.attrs["axes"], "area"]}
     number = lambda v: "undefined" if np.isnan(v) else f"{v:.2f}"
-    said = [f"{s}: " + ", ".join(f"{a} {number(found.at[(s, a), 'low'])} to {number(found.at[(s, a), 'high'])}" for a in axes) + "." for s in replicates.estimate.index]
+    said = [f"{s}: " + ", ".join(f"{shown} {number(found.at[(s, a), 'low'])} to {number(found.at[(s, a), 'high'])}" for a, shown in axes.items()) + "." for s in replicates.estimate.index]
     return f"{level:.0%} limits. " + " ".join(said)

@@ -52,6 +52,13 @@ def test_each_order_as_by_compare(options):
     assert found.iloc[0, :2].tolist() == pytest.approx(table["area"].tolist())
 
 
+@pytest.mark.parametrize("kind", [list, tuple, np.array])
+def test_weights_of_the_orders_may_be_of_any_kind(kind):
+    table, weights = compare(CLOUD, WAYS), kind([1, 2, 3, 4, 5])
+    weighed = compare(CLOUD, WAYS, weights=weights)
+    assert axis_orders(table, weights=weights).equals(axis_orders(weighed)) and order_range(table, weights=weights).equals(order_range(weighed))
+
+
 def test_ties_are_no_flips_and_certain_flips_are():
     even = pd.DataFrame([[.5] * 5, [.5] * 5], index=["A", "B"], columns=list(AXES))
     assert (axis_orders(even)["flips"] == "").all() and "never flips" in describe_orders(axis_orders(even))
