@@ -8,6 +8,7 @@ __all__ = ['HARVARD', 'RACES', 'FOLDERS', 'MORE', 'THICKEST', 'scalar', 'open_ma
 # %% ../nbs/10_image_harvard.ipynb #hgf-imports
 import re
 import zipfile
+import zlib
 from functools import partial
 from pathlib import Path
 
@@ -36,16 +37,28 @@ def scalar(
     if isinstance(value, str): return value.strip()
     return int(value) if float(value).is_integer() else float(value)
 
+# %% ../nbs/10_image_harvard.ipynb #hgf-opened
+_UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) # what numpy raises for a file that is cut off, damaged or of another kind
+
+def _opened(path): # -> the named arrays of a file, to be closed
+    file = np.load(path, allow_pickle=False)
+    if isinstance(file, np.ndarray): raise ValueError("it holds one array without a name")
+    return file
+
+def _value(file, key): # its one value; an error names the key
+    try: return scalar(file[key])
+    except ValueError as e: raise ValueError(f"{key}: {e}") from None
+
 # %% ../nbs/10_image_harvard.ipynb #hgf-record
 def _coded(values, key, names): # a value that must be listed
     if values[key] not in names: raise ValueError(f"{key} is {values[key]!r}, known are {', '.join(map(repr, names))}")
     return names[values[key]]
 
 def _record(path, help): # path of an npz file -> dict of the table's columns
-    with np.load(path, allow_pickle=False) as file:
+    with _opened(path) as file:
         absent = [k for k in ("rnflt", "glaucoma", "race", "male", "age", "md") if k not in file.files]
         if absent: raise KeyError(f"{path}: no array {absent[0]!r}; it has {file.files}. {help}")
-        v = {k: scalar(file[k]) for k in ("glaucoma", "race", "male", "age", "md", *MORE) if k in file.files}
+        v = {k: _value(file, k) for k in ("glaucoma", "race", "male", "age", "md", *MORE) if k in file.files}
     row = {"label": _coded(v, "glaucoma", {0: 0, 1: 1}), "race": _coded(v, "race", RACES), "gender": _coded(v, "male", {0: "female", 1: "male"})}
     return row | {"age": float(v["age"]), "md": float(v["md"])} | {name: v[k] for k, name in MORE.items() if k in v}
 
@@ -72,8 +85,8 @@ def open_map(
     "Open a thickness map.\n\n    Raises ValueError naming a file that cannot be read, has another shape, or holds no numbers."
     path = Path(root) / reference
     try:
-        with np.load(path, allow_pickle=False) as file: rnflt = np.asarray(file["rnflt"], dtype=np.float32)
-    except (OSError, KeyError, ValueError, EOFError, zipfile.BadZipFile, zipfile.zlib.error) as e: raise ValueError(f"{path}: no readable map 'rnflt' ({e})") from None
+        with _opened(path) as file: rnflt = np.asarray(file["rnflt"], dtype=np.float32)
+    except (KeyError, *_UNREADABLE) as e: raise ValueError(f"{path}: no readable map 'rnflt' ({e})") from None
     if rnflt.ndim != 2 or not np.isfinite(rnflt).all(): raise ValueError(f"{path}: 'rnflt' must be a map of finite numbers, but it has shape {rnflt.shape} and {int((~np.isfinite(rnflt)).sum())} that are not finite")
     return np.clip(rnflt / thickest, 0, 1)
 
@@ -101,7 +114,7 @@ def _taken(path, help, rows, head, opener): # append a row, or say why not
         row = _record(path, help)
         if opener: opener(head["image"])
     except KeyError as e: raise FileNotFoundError(e.args[0]) from None
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as e: return str(e).replace(str(path), "the file")
+    except _UNREADABLE as e: return str(e).replace(str(path), "the file")
     rows.append(head | row)
     return ""
 

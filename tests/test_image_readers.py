@@ -47,7 +47,7 @@ def test_harvard_race_in_both_spellings_never_falls_through(tmp_path, race, said
 
 
 @pytest.mark.parametrize("values, reason", [({"race": 3}, "race is 3"), ({"race": "Other"}, "race is 'Other'"), ({"race": -1}, "race is -1"), ({"male": 2}, "male is 2"), ({"glaucoma": np.nan}, "glaucoma is nan"),
-                                            ({"race": [0, 1]}, "needs one value"), ({"race": np.array({}, dtype=object)}, "allow_pickle"), ({"age": "old"}, "could not convert")])
+                                            ({"race": [0, 1]}, "race: needs one value"), ({"race": np.array({}, dtype=object)}, "allow_pickle"), ({"age": "old"}, "could not convert")])
 def test_harvard_unknown_values_are_listed(tmp_path, values, reason):
     for k, part in enumerate(("train", "validation", "test")):
         patient(tmp_path / part, k + 1)
@@ -76,6 +76,22 @@ def test_harvard_broken_files(tmp_path):
         c.pixels()
     whole = read_harvard(tmp_path, decode=True)
     assert len(whole) == 3 and len(whole.skipped) == 4
+
+
+def test_harvard_damage_inside_a_compressed_file_and_a_file_of_another_kind_are_listed(tmp_path):
+    for k, part in enumerate(("train", "validation", "test")):
+        patient(tmp_path / part, k + 1)
+    patient(tmp_path / "train", 8)
+    damaged = tmp_path / "train" / "data_0008.npz"
+    np.savez_compressed(damaged, **dict(np.load(damaged)))
+    data, at = bytearray(damaged.read_bytes()), damaged.read_bytes().index(b"race.npy")
+    data[at + 28:at + 60] = b"\xff" * 32 # behind the name and its 20 bytes of zip64 sizes: the compressed numbers
+    damaged.write_bytes(data)
+    with open(tmp_path / "train" / "data_0009.npz", "wb") as file:
+        np.save(file, np.zeros(3))
+    c = read_harvard(tmp_path)
+    assert len(c) == 3 and c.skipped.item.tolist() == ["train/data_0008.npz", "train/data_0009.npz"]
+    assert "decompressing" in c.skipped.reason[0] and "one array without a name" in c.skipped.reason[1]
 
 
 def test_harvard_maps_are_clipped_and_scaled(tmp_path):
