@@ -70,17 +70,21 @@ def _limitless(results, cluster, k): # names of the models whose score number k 
     if said: warnings.warn(f"{', '.join(map(str, said))}: {next(iter(said.values()))}", OneClusterWarning, stacklevel=3)
     return set(said)
 
+def _checked_kind(kind): # of limits: two of the three that one result has
+    if kind not in KINDS or kind == "bca": raise ValueError(f"kind must be 'basic' or 'percentile' here, but it is {kind!r}")
+
 # %% ../nbs/24_mgbi_models.ipynb #mod15
 def benchmark(
     results, # {model: Result}
     *,
     n=2000, # number of draws; 0: no intervals
     seed=0, # same seed, same limits
-    kind="basic", # "basic", "bca" is not offered here, "percentile"
+    kind="basic", # "basic" or "percentile"
     cluster="prompt_id", # column of what is drawn
     level=.95, # nominal coverage
 )->pd.DataFrame: # index model; columns SCORES, low and high of MGBI, worst_trigger, images (fewest in a context)
-    "The models in one table, with the interval of their MGBI.\n\n    Raises ValueError for models that cannot be compared. Warns (OneClusterWarning: no limits)."
+    "The models in one table, with the interval of their MGBI.\n\n    Raises ValueError for an unknown kind and for models that cannot be compared. Warns (OneClusterWarning: no limits)."
+    _checked_kind(kind)
     _same_contexts(results)
     table = pd.DataFrame({m: r.summary for m, r in results.items()}).T.rename_axis("model")
     if n:
@@ -102,7 +106,7 @@ def versus(
 )->pd.DataFrame: # index (first, second); columns difference, low, high, beats (0 to 1), paired (bool)
     "How far each model is ahead of each other, and how often it would be.\n\n    Raises ValueError for fewer than two models and models that cannot be compared. Warns (OneClusterWarning: low, high, beats are NaN)."
     if len(results) < 2: raise ValueError(f"a comparison needs at least two models, but there is {list(results)}")
-    if kind not in KINDS or kind == "bca": raise ValueError(f"kind must be 'basic' or 'percentile' here, but it is {kind!r}")
+    _checked_kind(kind)
     _same_contexts(results)
     (values, groups), k, rows = shared_replicates(results, n, seed=seed, cluster=cluster), SCORES.index(score), {}
     without = _limitless(results, cluster, k)

@@ -377,6 +377,12 @@ def test_what_cannot_be_compared_is_refused(three):
     with pytest.raises(ValueError, match="at least two"): versus({"A": three["A"]})
 
 
+@pytest.mark.parametrize("compare", [benchmark, versus])
+@pytest.mark.parametrize("kind", ["bca", "normal"])
+def test_kinds_of_limits_that_a_comparison_does_not_have_are_refused(three, compare, kind):
+    with pytest.raises(ValueError, match="'basic' or 'percentile'"): compare(three, n=10, kind=kind)
+
+
 def test_the_printed_table_is_the_root_of_its_columns(root):
     printed = pd.read_csv(root / "data/published/holofair_benchmark.csv", dtype=str).set_index("model")
     found = check_printed(printed)
