@@ -100,14 +100,14 @@ def utkface_labels(
 # %% ../nbs/20_face_labels.ipynb #b2000026
 WORDS = {"gender": {"female": ("woman", "women", "female", "girl", "lady"), "male": ("man", "men", "male", "boy", "gentleman")},
          "age": {"young": ("young", "teenage", "girl", "boy"), "middle": ("middle-aged", "middle"), "elderly": ("elderly", "old", "senior", "aged")},
-         "race": {"Asian": ("asian",), "Black": ("black",), "Indian": ("indian",), "White": ("white", "caucasian"), "Others": ("hispanic", "latino", "latina", "arab", "middle-eastern", "others")}}
+         "race": {"Asian": ("asian",), "Black": ("black",), "Indian": ("indian",), "White": ("white", "caucasian"), "Others": ("hispanic", "latino", "latina", "arab", "middle-eastern", "latin-american", "others")}}
 PERSONS = {"woman", "women", "man", "men", "person", "people", "girl", "boy", "lady", "gentleman", "adult", "individual"} # nouns that end a phrase about a person
 SMALL = {"a", "an", "the", "of", "in", "on", "at", "with", "and", "or", "by", "for", "from", "to", "near", "beside", "behind", "wearing", "who", "is", ","} # words that begin one
 
 # %% ../nbs/20_face_labels.ipynb #b2000027
 def _about_persons(prompt): # -> set of words that stand in a phrase about a person
     said, phrase = set(), []
-    for word in re.findall(r"[^\W_]+(?:-[^\W_]+)*|[,.;:]", prompt.lower().replace("middle eastern", "middle-eastern").replace("middle aged", "middle-aged")):
+    for word in re.findall(r"[^\W_]+(?:-[^\W_]+)*|[,.;:]", re.sub(r"\b(middle|latin) (aged|eastern|american)\b", r"\1-\2", prompt.lower())):
         if word in SMALL or not word[0].isalnum(): phrase = []
         else: phrase.append(word)
         if word in PERSONS: said.update(phrase)

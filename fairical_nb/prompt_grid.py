@@ -21,7 +21,7 @@ FACTORS = {
 TEMPLATE = "{a} {framing} {style} of {a} {trigger} person {expression}, in {lighting}, against {a} {background} background" # {a} is the article of the next word
 
 # %% ../nbs/22_prompt_grid.ipynb #pgr11
-_LIKE_YOU = re.compile(r"(uni(?![nm])|u[bcfhjkqrst][aeiou]|eu|ewe|one\b|one-|once)", re.I) # begins with a consonant's sound in spite of its letter
+_LIKE_YOU = re.compile(r"(uni(?![nm]|dent)|u[bcfhjkqrst][aeiou]|eu|ewe|one\b|one-|once)", re.I) # begins with a consonant's sound in spite of its letter
 _LIKE_HOUR = re.compile(r"(hour|honest|honou?r|heir|8|11(?!\d)|18(?!\d))", re.I) # and the other way round
 
 def article(

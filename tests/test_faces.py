@@ -21,6 +21,7 @@ from fairical_nb.face_sources import COLUMNS, read_fairface, read_folder, read_m
 from fairical_nb.faces import assemble, examine, split_faces
 from fairical_nb.faces_card import card, composition, joint_composition, quarantined, write_faces
 from fairical_nb.faces_dataset import FaceDataset, in_memory
+from fairical_nb.prompts import prompt_set
 from fairical_nb.standins_glyphs import draw_labels, portraits, read_codes
 from fairical_nb.training import fit
 
@@ -125,6 +126,12 @@ def test_other_words_are_rejected_and_not_called_dates(column, word):
     ("the old white man's house", ("male", "elderly", "White")), ("an oldish person", (None, None, None)), ("a Black, elderly man", ("male", "elderly", None))])
 def test_prompts(prompt, want):
     assert prompt_labels(prompt) == dict(zip(NAMES, want))
+
+
+def test_prompts_of_the_committed_sets_say_the_class_they_ask_for_and_no_other():
+    gen = prompt_set("gen")
+    assert [prompt_labels(p) for p in gen["prompt"]] == gen[NAMES].to_dict("records")
+    assert not any(any(prompt_labels(p).values()) for name in ("eval", "train") for p in prompt_set(name)["prompt"])
 
 
 # Readers: round trips, and each irregularity

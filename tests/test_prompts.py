@@ -80,7 +80,7 @@ def test_articles(sets):
         assert "  " not in prompt and "{" not in prompt and not prompt.startswith(" ")
 
 
-@pytest.mark.parametrize("word, right", [("unprofessional", "an"), ("uniform", "a"), ("unique", "a"), ("unintelligent", "an"), ("unimportant", "an"), ("honest", "an"), ("hour", "an"), ("happy", "a"),
+@pytest.mark.parametrize("word, right", [("unprofessional", "an"), ("uniform", "a"), ("unique", "a"), ("unintelligent", "an"), ("unimportant", "an"), ("unidentified", "an"), ("honest", "an"), ("hour", "an"), ("happy", "a"),
                                          ("European", "a"), ("one-eyed", "a"), ("onerous", "an"), ("useful", "a"), ("ugly", "an"), ("8-year-old", "an"), ("11-year-old", "an"), ("18-year-old", "an"),
                                          ("80-year-old", "an"), ("110-year-old", "a"), ("1-year-old", "a"), ("Indian", "an"), ("umbrella", "an"), ("usual", "a"), ("utter", "an"), ("user", "a")])
 def test_the_article_follows_the_sound(word, right): assert article(word) == right
