@@ -86,7 +86,7 @@ def _enlarge(ax, clump, sigma, look, corner): # the clump in a square of its own
     inset = ax.inset_axes([*corner, ENLARGED, ENLARGED])
     for x in clump: inset.add_patch(Circle(x, sigma, fill=False, linestyle="--", linewidth=.8, edgecolor=look["color"]))
     inset.plot(*clump.T, look["marker"], color=look["color"], mec="white", ms=8, linewidth=0, zorder=4)
-    inset.set(xlim=middle[0] + [-half, half], ylim=middle[1] + [-half, half], xticks=[], yticks=[], aspect="equal")
+    inset.set(xlim=middle[0] + np.array([-1.15, 1.15]) * half, ylim=middle[1] + np.array([-1, 1.3]) * half, xticks=[], yticks=[], aspect="equal") # room for words above
     for spine in inset.spines.values(): spine.set(visible=True, edgecolor="0.4")
     inset.text(.5, .97, f"circles: σ = {sigma:g}", ha="center", va="top", transform=inset.transAxes)
     pad = .025 # the place of the clump, framed
