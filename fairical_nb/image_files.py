@@ -135,6 +135,8 @@ def from_array(
     return images[row]
 
 # %% ../nbs/10_image_files.ipynb #imf-open
+_BROKEN = (OSError, SyntaxError, ValueError, Image.DecompressionBombError) # what PIL raises for a file that is no picture, cut off or damaged
+
 def open_picture(
     root, # folder
     reference, # path below it
@@ -147,7 +149,7 @@ def open_picture(
         with Image.open(path) as im:
             if im.mode.startswith("I;16"): return (np.asarray(im) >> 8).astype(np.uint8)
             return np.asarray(im.convert("L" if grey or im.mode in ("1", "L", "LA") else "RGB"))
-    except (OSError, SyntaxError, Image.DecompressionBombError) as e: raise ValueError(f"{path}: not a readable picture ({e})") from None
+    except _BROKEN as e: raise ValueError(f"{path}: not a readable picture ({e})") from None
 
 # %% ../nbs/10_image_files.ipynb #imf-head
 def unreadable(
@@ -161,7 +163,7 @@ def unreadable(
     if not path.is_file(): return "no such file"
     try:
         with Image.open(path) as im: im.load() if decode else None
-    except (OSError, SyntaxError, Image.DecompressionBombError) as e: return f"not a readable picture ({str(e).replace(str(path), 'the file')})"
+    except _BROKEN as e: return f"not a readable picture ({str(e).replace(str(path), 'the file')})"
     return ""
 
 # %% ../nbs/10_image_files.ipynb #imf-root

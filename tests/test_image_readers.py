@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from PIL import Image
 
 from fairical_nb import visual_cohorts
-from fairical_nb.image_files import ImageCohort, open_picture, skipped_table
+from fairical_nb.image_files import ImageCohort, open_picture, skipped_table, unreadable
 from fairical_nb.image_harvard import read_harvard, write_harvard
 from fairical_nb.image_mbrset import COLUMNS, genders, read_mbrset, write_mbrset
 from fairical_nb.image_shenzhen import read_shenzhen, reading, write_shenzhen
@@ -19,6 +19,17 @@ from fairical_nb.standins_cards import cohort
 from fairical_nb.visual_cohorts import PARTS, read, standin, with_split, write_standin
 
 NAMES = list(PARTS)
+
+
+def test_a_png_damaged_in_its_head_is_unreadable_and_named(tmp_path):
+    path = tmp_path / "head.png"
+    Image.fromarray(np.zeros((8, 8), np.uint8)).save(path)
+    data = bytearray(path.read_bytes())
+    data[8:12] = (5).to_bytes(4, "big") # the head says that it is 5 bytes long: PIL's own error is a bare ValueError
+    path.write_bytes(data[:16] + data[16:21] + b"\0\0\0\0" + data[33:])
+    assert unreadable(tmp_path, "head.png").startswith("not a readable picture")
+    with pytest.raises(ValueError, match="head.png: not a readable picture"):
+        open_picture(tmp_path, "head.png")
 
 
 # Harvard-GF
