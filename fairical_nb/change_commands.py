@@ -44,7 +44,7 @@ def _prompts(path, neutral_only): # a CSV, or None for the glyph world's caption
 
 # %% ../nbs/41_change_commands.ipynb #g41c000d
 @click.command("train-fairgrpo")
-@click.option("--preset", default="tiny", show_default=True, help="Settings: tiny, paper, or literal (the paper's eps and N as printed).")
+@click.option("--preset", default="tiny", show_default=True, help="Settings: tiny, tiny_sd15 (its twin), paper, or literal (the paper's eps and N as printed).")
 @click.option("--pipeline", default="tiny", show_default=True, help="Folder of a diffusers pipeline, or tiny: the embedded one.")
 @click.option("--labeller", default="tiny", show_default=True, help="Folder of a SpaFreq labeller, or tiny: the embedded one.")
 @click.option("--prompts", type=click.Path(exists=True, dir_okay=False), help="CSV with prompt_id, prompt, trigger. [default: captions of the glyph world]")

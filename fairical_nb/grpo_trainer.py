@@ -175,6 +175,15 @@ def _halves(facts): # list of dicts of passes -> one dict: means; ratios by half
         found |= {f"{half}_ratio": rows["ratio"].mean(), f"{half}_far": rows["far"].max(), f"{half}_clipped": rows["clipped"].mean(), f"{half}_kl_old": rows["kl_old"].mean()}
     return found
 
+def _joined(a, facts): # metrics of this process -> of all processes, the same in each
+    every = _everywhere(a, np.array([list(facts.values())], dtype=float))
+    return {k: float(column.max() if k.endswith("_far") else column.mean()) for k, column in zip(facts, every.T)}
+
+def _agreed(a, reason): # a reason to stop of this process -> the first one of any process, the same in each
+    if a.num_processes == 1: return reason
+    from accelerate.utils import gather_object
+    return next((r for r in gather_object([reason]) if r), "")
+
 # %% ../nbs/32_grpo_trainer.ipynb #g32t00i3
 def _rate(s, update): # step size of an update
     return s.lr * (1 if s.schedule == "constant" else 1 - .9 * update / max(1, s.updates - 1))
@@ -186,7 +195,7 @@ def update(run): # one update; the run moves on -> its row
     trajectory, chosen, labels = sample(run)
     steps = drawn_steps(trajectory.noisy, s.time_steps, run.seed, run.update)
     A, facts = judge(run, chosen, labels, steps)
-    facts |= improve(run, trajectory, A, steps)
+    facts |= _joined(run.accelerator, improve(run, trajectory, A, steps))
     row = {"update": run.update, "lr": _rate(s, run.update), "steps": steps, "prompts": [str(p) for p in run.prompts["prompt_id"].iloc[chosen]]} | {k: float(v) for k, v in facts.items()} | {"seconds": time.perf_counter() - begun}
     run.update += 1
     run.rows.append(row)
@@ -295,7 +304,7 @@ def train(
     with tqdm(total=run.settings.updates, initial=run.update, disable=not watched, desc="Fair-GRPO") as bar:
         while run.update < run.settings.updates and not stopped:
             row = update(run)
-            stopped = past_limit(run.rows, run.settings.stop) or (monitor(run, row) if monitor else "") or ""
+            stopped = _agreed(run.accelerator, past_limit(run.rows, run.settings.stop) or (monitor(run, row) if monitor else "") or "")
             bar.update(); bar.set_postfix(reward=f"{row['reward']:.2f}", kl=f"{row['kl']:.3f}")
             if folder and (run.update % run.settings.save_every == 0 or stopped or run.update == run.settings.updates): save_run(run, folder)
     finish(run, folder, stopped)
