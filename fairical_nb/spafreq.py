@@ -22,7 +22,7 @@ from .confusion import accuracies, codes, confusion
 from .fusion import SpaFreq, with_flip
 from .imbalance import balanced, class_weights, heads_loss
 from .labelling import Labeller, answers, label_files, load
-from .material import Files, deal, learned_from, varied
+from .material import deal, learned_from, varied
 from .training import fit
 
 # %% ../nbs/21_spafreq.ipynb #spafr007
@@ -31,7 +31,7 @@ _all_ = ["wavelet_view", "SpaFreq", "Labeller", "load", "label_files"] # offered
 # %% ../nbs/21_spafreq.ipynb #spafr017
 def _outputs(net, data, *, only=None, flip=False, size=256): # -> {attribute: (N, K) logits} and class numbers (N, A), on the CPU
     device, ask = next(net.parameters()).device, lambda x: net(x, only=only)
-    loader = torch.utils.data.DataLoader(data, batch_size=size) if isinstance(data, Files) else ({k: v[i:i + size] for k, v in data.items()} for i in range(0, len(data["codes"]), size))
+    loader = torch.utils.data.DataLoader(data, batch_size=size) if not isinstance(data, dict) else ({k: v[i:i + size] for k, v in data.items()} for i in range(0, len(data["codes"]), size))
     parts, numbers, _ = [], [], net.eval()
     with torch.no_grad():
         for batch in loader:
@@ -47,6 +47,10 @@ def _mean_accuracy(data, only): # validation part, names of attributes -> functi
     return value
 
 # %% ../nbs/21_spafreq.ipynb #spafr019
+def _numbers(data): # dict or data set -> class numbers (N, A)
+    if isinstance(data, dict): return np.asarray(data["codes"])
+    return np.asarray(data.numbers if hasattr(data, "numbers") else data.codes)
+
 def _runs(net): # -> list of (names of the attributes, function(parameter name) -> bool)
     learns = lambda name: net.get_parameter(name).requires_grad
     if len(net.streams) == 1: return [(list(net.attributes), learns)]
@@ -60,7 +64,7 @@ BALANCE = (None, "weights", "sampler")
 
 def train_network(
     net, # a SpaFreq; it is trained in place
-    data, # dict of images (N, 3, H, W) and codes (N, A), or `Files`
+    data, # dict of images (N, 3, H, W) and codes (N, A), or a data set: `Files`, `FaceDataset`
     validation=None, # the same for the validation part; None: the last epoch is kept
     *,
     gamma=0., # of the focal loss, for all or {attribute: gamma}
@@ -71,7 +75,7 @@ def train_network(
 )->list: # a History per run: one, or one per attribute with separate backbones
     "Train a SpaFreq.\n\n    Raises ValueError for an unknown balance, and as `fit` does. Source: HoloFair, SpaFreq's training."
     if balance not in BALANCE: raise ValueError(f"balance must be one of {BALANCE}, but it is {balance!r}: weights and sampler together would count rare classes twice")
-    numbers = np.asarray(data.numbers if isinstance(data, Files) else data["codes"])
+    numbers = _numbers(data)
     weights, histories = _weights(net, numbers) if balance == "weights" else None, []
     for only, parameters in _runs(net):
         places = [list(net.attributes).index(a) for a in only]

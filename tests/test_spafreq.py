@@ -18,6 +18,7 @@ from fairical_nb.backbones import backbone, load_weights, places
 from fairical_nb.bands import operators, wavelet_view
 from fairical_nb.calibration import calibration_error, reliability, temperature
 from fairical_nb.confusion import accuracies, codes, confusion, joint_accuracy
+from fairical_nb.faces_dataset import FaceDataset, in_memory
 from fairical_nb.fusion import SpaFreq, TwoViews, seen, with_flip
 from fairical_nb.imbalance import EmptyClassWarning, balanced, class_weights, focal_loss, heads_loss
 from fairical_nb.labelling import CARD, Labeller, answers, card, label_files, load, read_pictures
@@ -467,6 +468,19 @@ def test_files_train_like_pictures_in_memory(tmp_path):
         warnings.simplefilter("ignore")
         nets = [train_labeller(source, labels, steps=2, batch_size=8, fractions=(.5, .25, .25), seed=0).labeller.net.state_dict() for source in (pictures, paths)]
     assert all(torch.equal(a, b) for a, b in zip(*map(dict.values, nets)))
+
+
+@pytest.mark.parametrize("balance", [None, "weights", "sampler"])
+def test_a_face_dataset_trains_like_its_pictures_in_memory(tmp_path, balance):
+    labels = draw_labels(40, seed=5)
+    labels.loc[0, "race"] = None
+    for i, p in enumerate((portraits(labels.fillna("White"), seed=5) * 255).round().astype(np.uint8)):
+        Image.fromarray(p).save(tmp_path / f"{i}.png")
+    faces = FaceDataset(labels.assign(path=[tmp_path / f"{i}.png" for i in range(40)]), size=32)
+    nets = [SpaFreq(TAXONOMY, seed=0), SpaFreq(TAXONOMY, seed=0)]
+    for net, data in zip(nets, (faces, in_memory(faces))):
+        train_network(net, data, data, epochs=1, batch_size=8, lr=1e-3, balance=balance, seed=0)
+    assert all(torch.equal(a, b) for a, b in zip(*(net.state_dict().values() for net in nets)))
 
 
 def test_the_published_settings_name_what_is_missing(monkeypatch, tmp_path):
