@@ -42,6 +42,14 @@ def ceiling(
     low, high = np.quantile(null, [(1 - level) / 2, (1 + level) / 2], axis=0)
     return pd.DataFrame({"estimate": at, "ceiling": null.mean(0), "low": low, "high": high, "p": (null <= at + 1e-12).mean(0)}, index=list(SCORES))
 
+# %% ../nbs/24_mgbi_ceiling.ipynb #cei14b
+_DEFAULTS = dict(q=.1, method="linear", eps=1e-6, ca_eps=0., target=None, correction=None) # of `mgbi`
+
+def _over_defaults(settings): # what the caller named -> all settings; a misspelt one must not pass for the default
+    unknown = [k for k in settings if k not in _DEFAULTS]
+    if unknown: raise ValueError(f"settings are {list(_DEFAULTS)}, as of mgbi, but {unknown[0]!r} was given")
+    return _DEFAULTS | settings
+
 # %% ../nbs/24_mgbi_ceiling.ipynb #cei15
 def ceiling_curve(
     images, # (m,) numbers of images per context
@@ -52,8 +60,8 @@ def ceiling_curve(
     seed=0, # same seed, same numbers
     **settings, # q, method, eps, ca_eps, correction as `mgbi`
 )->pd.DataFrame: # index images; columns SCORES: means of the draws
-    "What a perfectly even model reads, by the number of images per context."
-    said = dict(q=.1, method="linear", eps=1e-6, ca_eps=0., target=None, correction=None) | settings
+    "What a perfectly even model reads, by the number of images per context.\n\n    Raises ValueError for a setting that `mgbi` does not have."
+    said = _over_defaults(settings)
     names, width, rows = (NEUTRAL, *map(str, range(triggers))), sum(len(c) + 1 for c in attributes.values()), []
     for k in images:
         empty = Counts({a: tuple(c) for a, c in attributes.items()}, names, np.zeros((triggers + 1, width)))
@@ -83,8 +91,9 @@ def coverage(
     score="MGBI", # which of SCORES
     **settings, # q, method, eps, ca_eps, correction as `mgbi`
 )->pd.DataFrame: # rows basic, bca, percentile; columns truth, mean, sd (of the estimates), covered, undefined, width
-    "How often intervals hold the truth. Images are drawn one by one; no prompts."
-    said, k = dict(q=.1, method="linear", eps=1e-6, ca_eps=0., target=None, correction=None) | settings, SCORES.index(score)
+    "How often intervals hold the truth. Images are drawn one by one; no prompts.\n\n    Raises ValueError for an unknown score and a setting that `mgbi` does not have."
+    if score not in SCORES: raise ValueError(f"score must be one of {list(SCORES)}, but it is {score!r}")
+    said, k = _over_defaults(settings), SCORES.index(score)
     attributes = {a: tuple(range(len(p))) for a, p in next(iter(shares.values())).items()}
     truth, rng = _truth(shares, attributes, said | {"correction": None}).summary[score], np.random.default_rng(seed)
     rows = []

@@ -273,6 +273,14 @@ def test_the_ceiling_of_an_even_model(images, mean):
     assert ceiling_curve([images], n=3000).at[images, "MGBI"] == pytest.approx(mean, abs=2e-3)
 
 
+def test_a_misspelt_setting_of_a_ceiling_does_not_pass_for_the_default():
+    assert (ceiling_curve([10], n=50, method="lower")["CA"] < ceiling_curve([10], n=50)["CA"]).all()
+    with pytest.raises(ValueError, match="'methd' was given"): ceiling_curve([10], n=50, methd="lower")
+    shares = {s: {"gender": (.5, .5)} for s in ("", "poor")}
+    with pytest.raises(ValueError, match="'Q' was given"): coverage(shares, audits=2, Q=.2)
+    with pytest.raises(ValueError, match=r"score must be one of \['ID'"): coverage(shares, audits=2, score="g")
+
+
 @FILTER
 def test_the_ceiling_of_a_result_keeps_its_numbers_of_images_and_its_target():
     counts = {s: {"gender": [20, 5], "age": [10, 10, 5]} for s in ("", "poor", "gentle")}
