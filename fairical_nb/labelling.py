@@ -16,6 +16,7 @@ from PIL import Image, UnidentifiedImageError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from .faces_dataset import upright
 from .files import read_json, replacing, write_json
 from .fusion import SpaFreq, with_flip
 from .images import as_images
@@ -91,7 +92,7 @@ def read_pictures(
     pictures, kept, refused = [], [], {}
     for i, path in enumerate(paths):
         try:
-            with Image.open(path) as image: pictures.append(as_images([image.convert("RGB")], size)[0])
+            with Image.open(path) as image: pictures.append(as_images([upright(image)], size)[0])
             kept.append(i)
         except (OSError, UnidentifiedImageError, SyntaxError, ValueError, Image.DecompressionBombError) as e: refused[i] = f"{type(e).__name__}: {e}"
     return (torch.stack(pictures) if pictures else torch.zeros(0, 3, size, size)), kept, refused

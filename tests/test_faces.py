@@ -1,6 +1,7 @@
 "Readers of portraits and the set made of them: rows L01, L03, L04 of the reports, every irregularity of the formats, and that no item is lost."
 import hashlib
 import inspect
+import io
 import json
 import re
 
@@ -10,7 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageOps
 
 from fairical_nb import face_labels
 from fairical_nb.attributes import TAXONOMY
@@ -20,7 +21,8 @@ from fairical_nb.face_labels import FAIRFACE, FAIRFACE_AGES, UTKFACE, age_map, a
 from fairical_nb.face_sources import COLUMNS, read_fairface, read_folder, read_manifest, read_utkface
 from fairical_nb.faces import assemble, examine, split_faces
 from fairical_nb.faces_card import card, composition, joint_composition, quarantined, write_faces
-from fairical_nb.faces_dataset import FaceDataset, in_memory
+from fairical_nb.faces_dataset import FaceDataset, in_memory, open_face, upright
+from fairical_nb.labelling import read_pictures
 from fairical_nb.prompts import prompt_set
 from fairical_nb.standins_glyphs import draw_labels, portraits, read_codes
 from fairical_nb.training import fit
@@ -445,6 +447,34 @@ def test_exif_turns_the_picture(tmp_path):
     image.save(tmp_path / "t.png", exif=exif)
     turned = FaceDataset(pd.DataFrame({"path": [tmp_path / "t.png"]}), size=32)[0]["images"]
     assert np.allclose(turned.permute(1, 2, 0).numpy(), np.rot90(GLYPHS[0], -1) / 255, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "TIFF"])
+@pytest.mark.parametrize("number", [None, 0, *range(1, 10)])
+def test_upright_turns_as_pil_does(kind, number):
+    exif, file = Image.Exif(), io.BytesIO()
+    if number is not None: exif[0x0112] = number
+    Image.fromarray(GLYPHS[1][:20]).save(file, kind, exif=exif)
+    with Image.open(file) as ours, Image.open(file) as theirs: assert upright(ours).tobytes() == ImageOps.exif_transpose(theirs).convert("RGB").tobytes()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # PIL's, about the damage
+@settings(max_examples=50)
+@given(where=st.integers(6, 60), byte=st.integers(0, 255), n=st.integers(1, 4))
+def test_a_damaged_exif_turns_nothing_and_stops_nobody(where, byte, n):
+    exif, file = Image.Exif(), io.BytesIO()
+    exif[0x0112], exif[0x010F], exif[0x011A] = 6, "maker", 72.
+    data = bytearray(exif.tobytes())
+    data[where:where + n] = bytes([byte]) * n
+    Image.fromarray(GLYPHS[1]).save(file, "JPEG", exif=bytes(data))
+    with Image.open(file) as image: assert upright(image).size == (32, 32)
+
+
+def test_a_labeller_sees_files_as_they_are_trained_with(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(GLYPHS[0]).save(tmp_path / "t.png", exif=exif)
+    assert torch.equal(read_pictures([tmp_path / "t.png"], 32)[0][0], open_face(tmp_path / "t.png", size=32))
 
 
 def test_the_stored_artefact_adds_up_and_says_what_it_is(root):
