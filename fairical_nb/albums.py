@@ -180,4 +180,4 @@ def _opened(path): # PIL image, or why there is none
     from PIL import Image
     try:
         with Image.open(path) as image: return image.convert("RGB")
-    except (OSError, SyntaxError, ValueError) as e: return e
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as e: return e

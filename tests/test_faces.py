@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from fairical_nb import face_labels
+from fairical_nb.albums import pictures as album_pictures
 from fairical_nb.attributes import TAXONOMY
 from fairical_nb.confusion import confusion
 from fairical_nb.face_folders import write_fairface, write_manifest, write_utkface
@@ -468,6 +469,17 @@ def test_a_damaged_exif_turns_nothing_and_stops_nobody(where, byte, n):
     data[where:where + n] = bytes([byte]) * n
     Image.fromarray(GLYPHS[1]).save(file, "JPEG", exif=bytes(data))
     with Image.open(file) as image: assert upright(image).size == (32, 32)
+
+
+def test_a_head_that_claims_a_huge_picture_is_an_unreadable_file(tmp_path):
+    Image.fromarray(GLYPHS[0]).save(tmp_path / "t.bmp")
+    data = bytearray((tmp_path / "t.bmp").read_bytes())
+    data[18:26] = (60_000).to_bytes(4, "little") * 2
+    (tmp_path / "t.bmp").write_bytes(data)
+    with pytest.raises(OSError, match="t.bmp: cannot be read"): open_face(tmp_path / "t.bmp")
+    assert examine(tmp_path / "t.bmp")["reason"].startswith("unreadable image") and read_pictures([tmp_path / "t.bmp"], 32)[1] == []
+    [(_, [found])] = album_pictures(tmp_path, pd.DataFrame({"image": ["t.bmp"]}))
+    assert isinstance(found, Image.DecompressionBombError)
 
 
 def test_a_labeller_sees_files_as_they_are_trained_with(tmp_path):
