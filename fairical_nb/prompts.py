@@ -142,7 +142,7 @@ def _checked_set(table, path): # no empty and no repeated prompt or id -> the ta
 # %% ../nbs/22_prompts.ipynb #pro27
 def _words(texts, vocabulary): # -> numbers of the distinct words of all texts, where each text starts
     found = [sorted({vocabulary.setdefault(w, len(vocabulary)) for w in t.casefold().replace(",", " ").replace(".", " ").split()}) for t in texts]
-    return np.concatenate([np.array(f, dtype=int) for f in found]), np.cumsum([0, *map(len, found)])
+    return np.concatenate([np.zeros(0, dtype=int), *(np.array(f, dtype=int) for f in found)]), np.cumsum([0, *map(len, found)])
 
 def near_duplicates(
     first, # (n,) texts
@@ -154,11 +154,12 @@ def near_duplicates(
     vocabulary, same = {}, second is None
     parts = [_words(list(t), vocabulary) for t in ([first] if same else [first, second])]
     A, B = (scipy.sparse.csr_array((np.ones(len(i)), i, p), shape=(len(p) - 1, len(vocabulary))) for i, p in (parts[0], parts[-1]))
-    sizes, rows = B.sum(1), []
+    sizes, rows = B.sum(1), [np.zeros((0, 3))]
     for start in range(0, A.shape[0], 500):
         part = A[start:start + 500]
         common = (part @ B.T).toarray()
-        likeness = common / (part.sum(1)[:, None] + sizes - common)
+        either = part.sum(1)[:, None] + sizes - common
+        likeness = np.divide(common, either, out=np.zeros_like(common), where=either > 0)
         i, j = np.nonzero(likeness >= threshold)
         rows.append(np.stack([i + start, j, likeness[i, j]], 1)[(i + start < j) | (not same)])
     table = pd.DataFrame(np.concatenate(rows), columns=["first", "second", "similarity"]).astype({"first": int, "second": int})

@@ -167,3 +167,9 @@ def test_near_duplicates_are_jaccards(texts, threshold):
 def test_fill_needs_all_names_and_leaves_no_gap():
     with pytest.raises(ValueError, match="'trigger'"): fill("{a} {trigger} person", {})
     assert fill("{a} {trigger} person {x}, here", {"trigger": "", "x": ""}) == "a person, here"
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_texts_and_texts_without_words_are_like_none():
+    assert len(near_duplicates([])) == len(near_duplicates([], ["a person"])) == len(near_duplicates(["a person"], [])) == 0
+    assert near_duplicates(["", "a person", "", "a person"], threshold=.1)[["first", "second"]].values.tolist() == [[1, 3]]
