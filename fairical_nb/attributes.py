@@ -98,12 +98,14 @@ def _category_order(labels, found): # the classes that occur: categories in thei
     return _ordered(found)
 
 # %% ../nbs/00_attributes.ipynb #4ba9f51b
+_NO_LABEL = ("undetermined", "unknown", "missing", "none", "nan", "na", "n/a", "?", "-", "") # words that stand for a missing label
 def _recode(codes, found, ordered, name): # positions in `found` -> positions in `ordered`
     place = {c: i for i, c in enumerate(ordered)}
     unknown = [c for c in found if c not in place]
     if unknown:
         near = get_close_matches(str(unknown[0]), [str(c) for c in ordered], n=1)
-        raise ValueError(f"attribute {name!r} has the label {unknown[0]!r}, which is not among its classes {list(ordered)}" + (f": did you mean {near[0]!r}?" if near else ""))
+        hint = f": did you mean {near[0]!r}?" if near else ": if that stands for no label, leave the cell empty (None)" if str(unknown[0]).strip().lower() in _NO_LABEL else ""
+        raise ValueError(f"attribute {name!r} has the label {unknown[0]!r}, which is not among its classes {list(ordered)}{hint}")
     return np.array([place[c] for c in found] + [-1], dtype=np.int64)[codes]
 
 # %% ../nbs/00_attributes.ipynb #d9bb0c7b

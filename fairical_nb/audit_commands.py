@@ -150,6 +150,8 @@ def _labels(paths, texts, context): # files of labels -> DataFrame with a column
     from fairical_nb.counts import read_labels
     from fairical_nb.mgbi_report import attributes_from
     columns = list(read_labels(paths[0], [], context=context))
+    absent = [a for a in TAXONOMY if a not in columns]
+    if not texts and 0 < len(absent) < len(TAXONOMY): click.echo(f"Warning: {Path(paths[0]).name} has no column {', '.join(absent)}, so the index is over {', '.join(a for a in TAXONOMY if a in columns)}; the columns are {columns}", err=True)
     texts = list(texts) or [a for a in TAXONOMY if a in columns]
     if not texts: raise ValueError(f"{paths[0]}: no column is an attribute of the taxonomy; it has {columns}: name one with --attribute NAME=first,second")
     attributes = attributes_from(texts)
@@ -181,7 +183,7 @@ def _labels(paths, texts, context): # files of labels -> DataFrame with a column
 @click.option("--digits", type=click.IntRange(1), default=4, show_default=True, help="Decimals.")
 @click.option("-t", "--table-format", "fmt", default="text", show_default=True, help="text, markdown, latex, html or json.")
 def mgbi(labels, attributes, context, targets, miller_madow, correct, kind, n, cluster, triggers, digits, fmt, **options):
-    "ID, CA and MGBI of the models in LABELS (CSV or Parquet, a row per image)."
+    "ID, CA and MGBI of models, from labels of their images. LABELS: CSV or Parquet, a row per image; columns trigger (empty: neutral), prompt_id, one per attribute, and model if there are several."
     from fairical_nb.mgbi_report import audit, report, targets_from
     table, known = _labels(labels, attributes, context)
     drawn = dict(kind="basic", n=0) if kind == "none" else dict(kind=kind, n=n)
@@ -219,7 +221,7 @@ def _confusions(trained): # Trained -> DataFrame attribute, true, predicted, n
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, or auto.")
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Another argument of spafreq.train_labeller, such as gamma=2; repeat.")
 def train_spafreq(fairface, utkface, albums, output_path, backbone, weights, given, **options):
-    "Train a labeller on portraits: FairFace, UTKFace, or generated ones."
+    "Train a labeller of perceived attributes on portraits. They come from FairFace, UTKFace or albums."
     more, found = _values(given), _faces(fairface, utkface, albums)
     from fairical_nb.spafreq import train_labeller
     about = {"Training data": ", ".join(f"{s} ({n})" for s, n in found.table["source"].value_counts().items()) + f"; {len(found.quarantine)} items in quarantine."}

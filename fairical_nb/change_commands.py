@@ -55,7 +55,7 @@ def _prompts(path, neutral_only): # a CSV, or None for the glyph world's caption
 @click.option("--resume", is_flag=True, help="Continue the run in this folder.")
 @click.option("--dry-run", is_flag=True, help="Only say what the settings amount to.")
 def train_fairgrpo(preset, pipeline, labeller, prompts, neutral_only, given, seed, output_path, resume, dry_run):
-    "Train an adapter with Fair-GRPO so that perceived attributes become balanced."
+    "Train an adapter with Fair-GRPO, for balanced attributes. They are perceived ones, as the labeller reads them."
     from fairical_nb.grpo_settings import checked, settings
     from fairical_nb.grpo_trainer import train
     s, table, judge = settings(preset, **changes(given)), _prompts(prompts, neutral_only), _labeller(labeller)

@@ -96,14 +96,21 @@ def _say_ignored(jobs): # options that have no meaning for these inputs are name
 def _named_attributes(metrics): # the attributes that the metrics' names hold
     return sorted({a for m in metrics if "+" in m for a in m.rsplit("+", 1)[1].split("&")})
 
+def _read(path, metrics, reading): # -> Scores; a column that only a metric asked for is named with that metric
+    from fairical_nb.scores import Scores
+    try: return Scores.load(path, **reading)
+    except ValueError as e:
+        asking = [m for m in metrics for a in _named_attributes([m]) if f"column {a!r} is not in the table" in str(e)]
+        raise (ValueError(f"{e} (asked for by the metric {asking[0]}, -m)") if asking else e) from None
+
 def _solved(scores_path, prior_path, metrics, thresholds, which, reading, options): # -> Scores, Solutions of one system
-    from fairical_nb import objectives, scores, solutions
+    from fairical_nb import objectives, solutions
     if prior_path is not None:
         prior = solutions.Solutions.load(prior_path)
         prior.prior_from, metrics = str(prior_path), prior.metrics
     reading, columns = reading
     if scores_path.suffix.lower() != ".json": reading = reading | columns | {"attributes": columns["attributes"] or _named_attributes(metrics)}
-    loaded = scores.Scores.load(scores_path, **reading)
+    loaded = _read(scores_path, metrics, reading)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", objectives.OneGroupWarning)
@@ -127,7 +134,7 @@ _judging = _options(
     click.option("--front-only", is_flag=True, help="Keep only the front and count the rest, for systems too large to be held."))
 
 # %% ../nbs/41_cli.ipynb #b4378ca6
-@main.command()
+@main.command(epilog="Example: fairical-nb solve scores.csv -m acc -m eod+gender -o solutions")
 @click.argument("systems", metavar="SCORES[@PRIOR]...", nargs=-1, required=True)
 @click.option("-m", "--metric", "metrics", multiple=True, default=("acc", "eod+gender"), show_default=True, help="An axis; repeat in order. acc, f1, ..., eod+ATTR, dpd+ATTR, minmaxd+UTIL+ATTR; ATTR may be joint: gender&race.")
 @click.option("-T", "--thresholds", type=click.IntRange(2, 1_000_001), help="This many equally spaced thresholds from 0 to 1. [default: every score]")
@@ -140,7 +147,7 @@ _judging = _options(
 @_dedup
 @_verbose
 def solve(systems, metrics, thresholds, dominated, output_path, nulls, seed, dedup, eps, dedup_method, verbose, missing, positive_label, y, models, attributes, weight, **judging):
-    "Find the operating points of systems from their scores."
+    "Find the operating points of systems from their scores. SCORES: .json, or a table .csv or .parquet with a column y, one per model and one per attribute. SCORES@PRIOR: measure the points of a solutions file, solved on other samples, on these."
     import numpy as np
     jobs = _jobs(systems, output_path)
     _say_ignored(jobs)
@@ -229,7 +236,7 @@ def _repeated(found, files, count, seed, reading, judging, arguments): # the com
     return confidence.bootstrap_solutions(found, loaded, replicates=count, seed=seed, **judging, **arguments)
 
 # %% ../nbs/41_cli.ipynb #7af884b4
-@main.command()
+@main.command(epilog="Example: fairical-nb evaluate solutions/*.json --radar radar.png")
 @click.argument("systems", metavar="SOLUTIONS...", nargs=-1, required=True)
 @click.option("-r", "--radar", "chart", type=click.Path(path_type=Path), help="Draw the radar chart into this file (.png, .svg, .pdf).")
 @click.option("-t", "--table-format", "fmt", default="text", show_default=True, help="text, markdown, latex, html, json, or a format of tabulate.")
@@ -243,7 +250,7 @@ def _repeated(found, files, count, seed, reading, judging, arguments): # the com
 @_dedup
 @_verbose
 def evaluate(systems, chart, fmt, digits, bootstrap, score_files, seed, interval, level, show_orders, undefined, nan, missing, positive_label, verbose, **o):
-    "Compare systems by the indicators of their operating points."
+    "Compare systems by indicators of their operating points. SOLUTIONS: files that solve wrote."
     from fairical_nb import indicators, intervals, tables
     found = _loaded(systems)
     arguments, said = _settings(next(iter(found.values())), o)
@@ -284,7 +291,7 @@ def _draw_radar(table, path, replicates=None, level=.95, method="percentile"): #
     plt.close(ax.figure)
 
 # %% ../nbs/41_cli.ipynb #caae7b8d
-@main.command()
+@main.command(epilog="Example: fairical-nb pareto solutions/*.json --plot -o pictures")
 @click.argument("systems", metavar="SOLUTIONS...", nargs=-1, required=True)
 @click.option("-p", "--plot", is_flag=True, help="Draw the operating points into OUT/pareto.png and OUT/pareto.svg.")
 @click.option("--hide-ds", is_flag=True, help="Leave dominated points out of the picture.")
@@ -296,7 +303,8 @@ def _draw_radar(table, path, replicates=None, level=.95, method="percentile"): #
 @_dedup
 @_verbose
 def pareto(systems, plot, hide_ds, pairs, labels, turn, output_path, fmt, dedup, eps, dedup_method, verbose):
-    "Print the Pareto front of each system, and draw it."
+    "Print the Pareto front of each system, and draw it. SOLUTIONS: files that solve wrote."
+    _check_folder(output_path, plot or turn)
     found = {n: s.deduplicate(eps=eps, method=dedup_method) if dedup else s for n, s in _loaded(systems).items()}
     text = _fronts_text(found, fmt, {"eps": eps, "method": dedup_method} if dedup else None)
     if plot: _draw_fronts(found, output_path / "pareto", hide_ds, pairs, labels)
@@ -306,6 +314,10 @@ def pareto(systems, plot, hide_ds, pairs, labels, turn, output_path, fmt, dedup,
     click.echo(text)
 
 # %% ../nbs/41_cli.ipynb #4166eaa8
+def _check_folder(path, drawn): # -o of pareto: a folder, and only with a picture
+    if not drawn and _given("output_path"): raise ValueError(f"{path}: nothing would be written there; add --plot or --turn")
+    if path.suffix.lower() in (".png", ".svg", ".pdf", ".html") and not path.is_dir(): raise ValueError(f"{path}: is the folder for pareto.png and pareto.svg, so give it no such ending")
+
 def _fronts_text(systems, fmt, dedup): # {name: Solutions} -> tables one below the other, or JSON
     from tabulate import tabulate, tabulate_formats
     from fairical_nb import files, tables
@@ -344,25 +356,26 @@ def _draw_turned(systems, path, hide_ds): # {name: Solutions} of three metrics -
     with replacing(path) as part: part.write_text(fronts_turned.as_page(figure), encoding="utf-8")
 
 # %% ../nbs/41_cli.ipynb #f6b419e1
-@main.command()
+@main.command(epilog="Example: fairical-nb reproduce table10b -p seed=3")
 @click.argument("artefacts", nargs=-1)
 @click.option("-p", "--parameter", "parameters", multiple=True, metavar="NAME=VALUE", help="A parameter of the notebook; repeat.")
 @click.option("-o", "--output-path", type=click.Path(path_type=Path), help="Folder for results. [default: figures/ of the checkout; with -p a folder under runs/]")
-@click.option("-l", "--list", "listed", is_flag=True, help="Show the artefacts with their states and parameters, run nothing.")
+@click.option("-l", "--list", "listed", is_flag=True, help="Show the artefacts with their states and parameters, run nothing. To do: not yet run by this checkout; stale: code, parameters or results are others since; needs: what is not here.")
 @click.option("--preset", type=click.Choice(["demo", "paper"]), default="demo", show_default=True, help="CPU scale with stand-ins where needed, or the papers' settings.")
 @click.option("-j", "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Runs at a time.")
 @click.option("-f", "--force", is_flag=True, help="Run also what is done.")
 @click.option("--full", is_flag=True, help="Make the kept results of long runs anew: about two hours on two cores.")
 @click.option("-k", "--keep-going", is_flag=True, help="Run the others when one fails.")
 def reproduce(artefacts, parameters, output_path, listed, preset, jobs, force, full, keep_going):
-    "Run what is not done of the paper notebooks behind ARTEFACTS, or of all, and save tables and figures."
+    "Run the papers' notebooks; save their tables and figures. ARTEFACTS: names as in --list, such as table10b [default: all]. What is done is not run again."
     from fairical_nb import reproduction, summary
     pairs = [p.partition("=") for p in parameters]
     wrong = [p for p, (n, sep, _) in zip(parameters, pairs) if not sep or not n]
     if wrong: raise ValueError(f"-p must read NAME=VALUE, but it is {wrong[0]!r}")
     given = {n: v for n, _, v in pairs}
     if listed:
-        for name, row in reproduction.listing(artefacts, given, out=output_path, preset=preset).iterrows(): click.echo(f"{name:28} {row['state']:8} {row['notebook']}  {row['parameters']}  {row['note']}".rstrip())
+        rows = reproduction.listing(artefacts, given, out=output_path, preset=preset)
+        for name, row in rows.iterrows(): click.echo(f"{name:{max(map(len, rows.index))}}  {row['state']:8} {row['notebook']}  {row['parameters']}  {row['note']}".rstrip())
         return
     try: reproduction.reproduce(artefacts, given, out=output_path, preset=preset, jobs=jobs, force=force, full=full, keep_going=keep_going, report=click.echo, progress=sys.stderr.isatty())
     except reproduction.RunFailed as e: _stop(e, 1)

@@ -7,6 +7,7 @@ __all__ = ['NEUTRAL', 'Counts', 'tally', 'from_numbers', 'read_labels', 'per_clu
 
 # %% ../nbs/24_counts.ipynb #cnt05
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,7 @@ def _checked_classes(attributes): # {name: classes} -> {name: tuple}
     return {name: tuple(classes) for name, classes in attributes.items()}
 
 def _checked_table(labels, attributes, context): # what a table of labels must have
+    if not isinstance(labels, pd.DataFrame): raise ValueError(f"labels must be a DataFrame with a row per image, but it is {'a ' + type(labels).__name__ if not isinstance(labels, str) else repr(labels)}: read a file with counts.read_labels(path, attributes)")
     absent = [c for c in (context, *attributes) if c not in labels]
     if absent: raise ValueError(f"the labels have no column {absent[0]!r}; they have {list(labels.columns)}")
     lost = labels[context].isna().to_numpy()
@@ -62,7 +64,9 @@ def _checked_table(labels, attributes, context): # what a table of labels must h
 # %% ../nbs/24_counts.ipynb #cnt12
 def _checked_contexts(found, wanted): # contexts that occur, triggers that should -> ordered tuple, NEUTRAL first
     names = sorted(str(c) for c in found if c != NEUTRAL)
-    if NEUTRAL not in set(found): raise ValueError(f"there are no neutral images (context ''), so ID is undefined; the contexts are {names}")
+    if NEUTRAL not in set(found):
+        meant = get_close_matches("neutral", names, n=1)
+        raise ValueError(f"there are no neutral images (context ''), so ID is undefined; the contexts are {names}" + (f": if {meant[0]!r} are the neutral ones, leave their context empty ('')" if meant else ""))
     if not names: raise ValueError("there are only neutral images, so CA is undefined: images of at least one trigger are needed")
     absent = sorted(set(wanted or ()) - set(names) - {NEUTRAL})
     if absent: raise ValueError(f"no image has the trigger {absent[0]!r}" + (f" ({len(absent)} triggers are absent: {', '.join(absent)})" if len(absent) > 1 else "") + f"; there are {names}")
@@ -146,7 +150,7 @@ def per_cluster(
 )->tuple: # vectors (P, W), place (P,) context numbers, names (P,)
     "Counts of each cluster of images.\n\n    Raises ValueError when there are no single images, or no such column."
     if counts.codes is None: raise ValueError("these counts have no single images, so there are no clusters: give a table of labels")
-    if by is not None and by not in counts.others: raise ValueError(f"the labels have no column {by!r} to cluster by; they have {list(counts.others.columns)}: name another one, or pass cluster=None to take each image on its own")
+    if by is not None and by not in counts.others: raise ValueError(f"the labels have no column {by!r} to cluster by; beside context and attributes they have {list(counts.others.columns)}: name another one, or pass cluster=None (--cluster '') to take each image on its own")
     who, names = (np.arange(len(counts.place)), None) if by is None else pd.factorize(counts.others[by])
     if (who < 0).any(): raise ValueError(f"{(who < 0).sum()} images have no {by} ({rows_where(who < 0)})")
     if by is None: return _one_hot(counts), counts.place, who

@@ -123,6 +123,13 @@ def _chosen_axes(axes, leave_out, alone=False): # axes without those left out; a
     return left
 
 # %% ../nbs/06_indicators.ipynb #27d9aebd
+def _check_systems(systems): # a dict, and no scores among its values
+    word = f"a {type(systems).__name__}" if not isinstance(systems, str) else repr(systems)
+    if not isinstance(systems, dict): raise ValueError(f"systems must be a dict {{name: Solutions or points}}, also for one system, but it is {word}")
+    if not systems: raise ValueError("at least one system is needed, but there is none")
+    raw = [n for n, s in systems.items() if hasattr(s, "y_true")]
+    if raw: raise ValueError(f"system {raw[0]!r} is Scores: find its operating points first, with solutions.a_posteriori(scores, metrics)")
+
 def _directions(systems, given): # {name: points or Solutions}, directions or None -> directions
     known = {n: s for n, s in systems.items() if hasattr(s, "metrics")}
     first = next(iter(known), None)
@@ -150,7 +157,7 @@ def compare(
     hv_seed=0, # of an estimate
 )->pd.DataFrame: # index system; columns HV, ONVG, ONVG_rel, ONVGR, UD, OS, AS, registered ones, area; more is better; attrs["HV_error"]: {system: standard error} of estimates
     "Indicators and radar areas of several systems.\n\n    Raises ValueError naming the system; warns of estimates and of systems without points. Bounds are shared by all. Source: the paper, sections 3.3 to 3.5."
-    if not systems: raise ValueError("at least one system is needed, but there is none")
+    _check_systems(systems)
     directions = _directions(systems, directions)
     axes, hv = _chosen_axes(axes, leave_out), dict(method=hv_method, samples=hv_samples, seed=hv_seed)
     rows = {name: _row(name, points, directions, dedup_eps, dedup_method, axes, nadir, ideal, sigma, hv) for name, points in systems.items()}

@@ -113,7 +113,7 @@ def _number(v, metric, row):
 # %% ../nbs/07_operating_points.ipynb #eee1d81c
 def _lists(obj): # the JSON layout -> points {metric: list}, metadata, identifiers, thresholds; all lists equally long
     if not isinstance(obj, dict) or not isinstance(obj.get("points"), dict) or not isinstance(obj.get("metadata"), dict):
-        raise ValueError("a solutions file must hold an object with the objects 'points' and 'metadata'")
+        raise ValueError("a solutions file must hold an object with the objects 'points' and 'metadata'" + (": this one holds scores, so solve it first (fairical-nb solve)" if isinstance(obj, dict) and "ground-truth" in obj else ""))
     points, meta = obj["points"], obj["metadata"]
     thresholds = meta.get("thresholds", meta.get("threholds"))
     if "identifiers" not in meta or thresholds is None: raise ValueError(f"metadata must hold 'identifiers' and 'thresholds', but it holds {list(meta)}")
@@ -187,6 +187,7 @@ class Solutions(_Cuts):
     @classmethod
     def load(cls, path): # path: a JSON file of ours or of the published package
         "Read a file; errors begin with its name."
+        if Path(path).suffix.lower() in (".csv", ".parquet") and Path(path).is_file(): raise ValueError(f"{path}: is a table, but solutions are a JSON file: if it holds scores, solve it first (fairical-nb solve)")
         obj = read_json(path)
         try: return _from_dict(cls, obj)
         except (TypeError, ValueError) as e: raise ValueError(f"{path}: {e}") from None

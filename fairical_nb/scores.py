@@ -8,6 +8,7 @@ __all__ = ['TRUTH', 'LeftOutWarning', 'Scores']
 # %% ../nbs/02_scores.ipynb #5e64b72b
 import warnings
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from .files import read_json, replacing, write_json
 def _score_column(values, field, n): # -> (n,) float64 in [0, 1], not writeable
     try: column = np.array(values, dtype=float)
     except (TypeError, ValueError, OverflowError): raise ValueError(f"{field} must be numbers in [0, 1], but {_first_word(values)}") from None
-    if column.shape != (n,): raise ValueError(f"{field} must have one score per sample: shape ({n},), but it has shape {column.shape}")
+    if column.shape != (n,): raise ValueError(f"{field} must have one score per sample: shape ({n},), but it has shape {column.shape}" + (": take the column of the positive class, as predict_proba(X)[:, 1]" if column.shape == (n, 2) else ""))
     bad = ~((column >= 0) & (column <= 1))
     if bad.any(): raise ValueError(f"{field} must lie in [0, 1], but {rows_where(bad)} {'is' if bad.sum() == 1 else 'are'} {', '.join(f'{x:g}' for x in column[bad][:5])}: scale the scores, or drop the rows")
     column.flags.writeable = False
@@ -52,7 +53,7 @@ def _positive(want, codes, found): # positive_label or None, codes (n,), labels 
         if same: return same[0]
         raise ValueError(f"{TRUTH} holds {found}, and positive_label={want!r} is none of them")
     odd = codes == next((i for i, c in enumerate(found) if c not in (0, 1)), 0)
-    fix = f"metrics are binary, so say which label is positive, for example positive_label={found[-1]!r} (--positive-label)" if len(found) == 2 else "metrics are binary, so keep two labels (and pass positive_label if they are not 0 and 1)"
+    fix = f"metrics are binary, so say which label is positive: positive_label={found[0]!r} or positive_label={found[1]!r} (--positive-label)" if len(found) == 2 else "metrics are binary, so keep two labels (and pass positive_label if they are not 0 and 1)"
     raise ValueError(f"{TRUTH} must be 0 or 1, but {rows_where(odd)} {'is' if odd.sum() == 1 else 'are'} {found[codes[odd][0]]!r} (labels: {', '.join(map(repr, found[:5]))}{', ...' * (len(found) > 5)}): {fix}")
 
 # %% ../nbs/02_scores.ipynb #1fe0eb73
@@ -177,19 +178,33 @@ def _from_frame(frame, y, models, attributes, weight): # a wide table -> models,
     if weight is None and "weight" in frame and "weight" not in [y, *(models or []), *(attributes or [])]: weight = "weight"
     wanted = [y, *(models or []), *(attributes or []), *([weight] if weight else [])]
     absent = [c for c in wanted if c not in frame]
-    if absent: raise ValueError(f"column {absent[0]!r} is not in the table; it has {list(frame.columns)}")
+    if absent: raise ValueError(f"column {absent[0]!r} is not in the table; it has {list(frame.columns)}{_why_absent(absent[0], y, list(frame.columns))}")
     if not len(frame): raise ValueError(f"the table is empty: it has the columns {list(frame.columns)}, but no row")
     rest = [c for c in frame if c not in wanted]
     for c in rest: _all_or_no_numbers(frame[c], c)
     bits = [c for c in rest if pd.api.types.is_integer_dtype(frame[c]) and set(frame[c].unique()) <= {0, 1}]
     if bits and models is None: raise ValueError(f"column {bits[0]!r} holds only 0 and 1: a model's decisions or a group? name it among models (--model) or attributes (--attribute)")
-    if models is None: models = [c for c in rest if pd.api.types.is_float_dtype(frame[c])]
+    if models is None: models = _guessed_models(frame, rest)
     left = [c for c in rest if c not in models] if attributes is not None else []
     if left: warnings.warn(f"columns left out: {', '.join(map(str, left))} (neither float nor named)", LeftOutWarning, stacklevel=4)
     if attributes is None: attributes = [c for c in rest if c not in models]
     return {str(c): frame[c] for c in models}, frame[y], {str(c): frame[c] for c in attributes}, frame[weight] if weight else None
 
 # %% ../nbs/02_scores.ipynb #2062b80e
+def _why_absent(column, y, columns): # a name that is not among the columns -> what to do, in words
+    if len(columns) == 1 and (sign := next((s for s in ";\t|" if s in str(columns[0])), None)): return f": its cells seem to be separated by {sign!r}, but commas are needed"
+    near = get_close_matches(str(column).lower(), {str(c).lower(): c for c in columns}, n=1)
+    if near: return f": did you mean {next(c for c in columns if str(c).lower() == near[0])!r}?" + (" Name it as the ground truth (y=..., --y)" if column == y else "")
+    return ": say which one holds the ground truth, y=... (--y)" if column == y else ""
+
+def _guessed_models(frame, rest): # when none is named: the float columns
+    found = [c for c in rest if pd.api.types.is_float_dtype(frame[c])]
+    if not found: raise ValueError(f"at least one model is needed, but no column holds decimal numbers; beside the truth there are {rest}: name the models (models=[...], --model)")
+    wide = next((c for c in found if ((frame[c] < 0) | (frame[c] > 1)).any()), None)
+    if wide is None: return found
+    try: _score_column(frame[wide], f"scores of {wide!r}", len(frame))
+    except ValueError as e: raise ValueError(f"{e}; if {wide!r} is no model, name those that are (models=[...], --model)") from None
+
 def _all_or_no_numbers(column, name): # ValueError for a column of text with numbers in it
     if pd.api.types.is_numeric_dtype(column) or pd.api.types.is_bool_dtype(column): return
     number = pd.to_numeric(column, errors="coerce").notna().to_numpy()
@@ -198,9 +213,12 @@ def _all_or_no_numbers(column, name): # ValueError for a column of text with num
 
 # %% ../nbs/02_scores.ipynb #c83dbba0
 def _read_csv(path): # -> DataFrame: float, integer or text columns
-    head = pd.read_csv(path, header=None, nrows=1, dtype=str, skipinitialspace=True).iloc[0].tolist()
+    head = pd.read_csv(path, header=None, nrows=1, dtype=str, keep_default_na=False, skipinitialspace=True).iloc[0]
+    named, head = (head != "").to_numpy(), [h for h in head if h]
     if len(set(head)) < len(head): raise ValueError(f"two columns are called {max(head, key=head.count)!r}")
     frame = pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""], skipinitialspace=True)
+    if not named.all(): warnings.warn("a column without a name is left out: pandas writes its index so, unless to_csv(..., index=False)", LeftOutWarning, stacklevel=4)
+    frame = frame.loc[:, named]
     for c in frame:
         known = frame[c].str.strip().dropna()
         number = pd.to_numeric(known, errors="coerce")

@@ -23,7 +23,7 @@ def _is_black_box(score): return bool(((score == 0) | (score == 1)).all()) # dec
 # %% ../nbs/07_solutions.ipynb #91dc2928
 def _check_metrics(metrics, allow_one_sided): # list of names -> the same; ValueError where no trade-off can come out
     metrics = [metrics] if isinstance(metrics, str) else list(metrics)
-    if len(metrics) < 2: raise ValueError(f"at least two metrics are needed for a trade-off, but there is {metrics}")
+    if len(metrics) < 2: raise ValueError(f"at least two metrics are needed for a trade-off, but there is {metrics}" + (": give each one its own place in the list (on a terminal, its own -m)" if any("," in m for m in metrics) else ""))
     sides = {UTILITY[m].side for m in metrics if m in UTILITY}
     if len(sides) == 1 and None not in sides and not allow_one_sided:
         used = [m for m in metrics if m in UTILITY]
@@ -33,7 +33,7 @@ def _check_metrics(metrics, allow_one_sided): # list of names -> the same; Value
 
 # %% ../nbs/07_solutions.ipynb #77994c2d
 class DroppedWarning(UserWarning): "Operating points with an undefined metric were left out."
-def _without_undefined(frame, metrics, nan, added): # -> frame without NaN rows, {reason: number}; `added`: infinity was not asked for
+def _without_undefined(frame, metrics, nan, added, notes=()): # -> frame without NaN rows, {reason: number}; `added`: infinity was not asked for
     bad = frame[metrics].isna().to_numpy()
     rows = bad.any(axis=1)
     nobody = rows & np.isposinf(frame["threshold"].to_numpy()) & added
@@ -41,7 +41,8 @@ def _without_undefined(frame, metrics, nan, added): # -> frame without NaN rows,
     if other.any() and nan == "raise":
         first = frame[other].iloc[0]
         metric = metrics[int(np.flatnonzero(bad[np.flatnonzero(other)[0]])[0])]
-        raise ValueError(f"{metric} is undefined for model {first['model']!r} at threshold {first['threshold']:g} ({other.sum()} such operating points among {len(frame)}): pass nan='drop' to leave them out (--nan drop), or undefined='zero' (--undefined zero)")
+        why = next((f"; {groups}" for m, _, groups, _ in notes if m == metric), "")
+        raise ValueError(f"{metric} is undefined for model {first['model']!r} at threshold {first['threshold']:g} ({other.sum()} such operating points among {len(frame)}{why}): pass nan='drop' to leave them out (--nan drop), or undefined='zero' (--undefined zero)")
     return frame[~rows] if rows.any() else frame, {k: int(v.sum()) for k, v in (("nobody", nobody), ("undefined", other)) if v.any()}
 
 def _warn_dropped(dropped, kept): # {reason: number}, number of rows kept
@@ -61,6 +62,7 @@ def a_posteriori(
 )->Solutions: # model by model, thresholds ascending
     "All operating points of a system, measured on the samples of `scores`.\n\n    Raises ValueError naming metric, model, attribute or threshold. Source: the paper, section 3.6 (a posteriori)."
     metrics = _check_metrics(metrics, allow_one_sided)
+    _check_scores(scores)
     _check_options(undefined, nan)
     boxes = tuple(m for m, s in scores.models.items() if (_is_black_box(s) if black_box is None else black_box))
     swept = _swept(scores, plan(scores, metrics), boxes, thresholds, undefined)
@@ -76,8 +78,11 @@ def _swept(scores, prepared, boxes, thresholds, undefined): # yields (model, its
 
 def _all_of(swept, metrics, nan, added): # -> frame of all operating points, {reason: number} left out, notes
     models, tables, notes = zip(*swept)
-    frame, dropped = _without_undefined(_stacked(dict(zip(models, tables))), metrics, nan, added)
-    return frame, dropped, [n for new in notes for n in new]
+    notes = [n for new in notes for n in new]
+    return *_without_undefined(_stacked(dict(zip(models, tables))), metrics, nan, added, notes), notes
+
+def _check_scores(scores): # what has truth and attributes, not a path or a table
+    if not hasattr(scores, "y_true"): raise ValueError(f"scores must be Scores, but it is {'a ' + type(scores).__name__ if not isinstance(scores, str) else repr(scores)}: read a file with scores.Scores.load, a table with scores.Scores.from_frame")
 
 def _check_options(undefined, nan):
     if undefined not in POLICIES: raise ValueError(f"undefined must be one of {POLICIES}, but it is {undefined!r}")
@@ -96,7 +101,7 @@ def _front_of(swept, metrics, nan, added): # as _all_of, but only what nothing d
     directions, front, dropped, notes = [direction(m) for m in metrics], [], Counter(), []
     cut = lambda f: f[nondominated(f[metrics], directions)]
     for model, table, new in swept:
-        frame, gone = _without_undefined(_stacked({model: table}), metrics, nan, added)
+        frame, gone = _without_undefined(_stacked({model: table}), metrics, nan, added, new)
         front, notes = [cut(pd.concat([*front, cut(frame)]))], notes + new
         dropped.update(gone | {"dominated": len(frame)})
     dropped["dominated"] -= len(front[0])
@@ -114,6 +119,7 @@ def a_priori(
 )->Solutions: # in the order of the prior's rows
     "Operating points chosen on other samples, measured on the samples of `scores`.\n\n    Raises ValueError naming absent models, attributes, undefined metrics. Source: the paper, section 3.6 (a priori)."
     if which not in WHICH: raise ValueError(f"which must be one of {list(WHICH)}, but it is {which!r}")
+    _check_scores(scores)
     _check_options(undefined, nan)
     chosen = {"nondominated": Solutions.nondominated, "dominated": Solutions.dominated, "all": lambda p: p}[which](prior)
     absent = [m for m in chosen.models if m not in scores.models]
@@ -123,7 +129,7 @@ def a_priori(
         table, new = evaluate(scores.models[model], scores, prepared, thresholds=frame.loc[rows, "threshold"].to_numpy(), undefined=undefined)
         frame.loc[rows, prior.metrics] = table.to_numpy()
         notes += new
-    frame, dropped = _without_undefined(frame, prior.metrics, nan, added=True)
+    frame, dropped = _without_undefined(frame, prior.metrics, nan, True, notes)
     _warn_dropped(dropped, len(frame))
     if "undefined" in dropped: warn_undefined(notes)
     return Solutions(frame, prior.black_boxes, dropped, WHICH[which], prior.prior_from, {"n": scores.n, "dropped": scores.dropped})

@@ -53,10 +53,10 @@ def summarised(
         saved, kind = _ours(artefact, out)
         row = table.loc[artefact] if artefact in table.index else None
         why = ["missing"] if row is None else obstacles(row)
-        rest = "missing" if why and why[0].startswith("missing") else f"cannot agree: needs {'; '.join(why)}" if why else "not run"
+        rest = "not compared" if kind else "missing" if why and why[0].startswith("missing") else f"cannot agree: needs {'; '.join(why)}" if why else "not run"
         for _, p in group.iterrows():
             r = saved.get((p["system"], p["indicator"]), {})
-            rows.append((*p, r.get("ours"), r.get("difference"), r.get("tolerance"), r.get("verdict", "not compared" if saved else rest), kind, "" if row is None else row["notebook"]))
+            rows.append((*p, r.get("ours"), r.get("difference"), r.get("tolerance"), r.get("verdict", rest), kind, "" if row is None else row["notebook"]))
     return pd.DataFrame(rows, columns=["artefact", "system", "indicator", "published", "ours", "difference", "tolerance", "verdict", "data", "notebook"])
 
 # %% ../nbs/40_summary.ipynb #5e7b5bfd

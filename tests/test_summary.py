@@ -65,3 +65,12 @@ def test_a_number_that_disagrees_is_red_and_says_so(page, tmp_path):
     (tmp_path / "table10b.json").write_text(text.replace("equal to the printed digits", "disagrees", 1))
     files = summary.report(tmp_path)
     assert '<span class="wrong">disagrees</span>' in files[1].read_text() and (pd.read_csv(files[0])["verdict"] == "disagrees").sum() == 1
+
+
+def test_what_is_here_has_a_verdict_that_no_missing_package_changes(page, monkeypatch):
+    folder, table, _, _ = page
+    monkeypatch.setattr(summary, "obstacles", lambda row: ["the package torch"])
+    there = [a for a in table["artefact"].unique() if (folder / f"{a}.json").is_file()]
+    elsewhere = summary.summarised(folder)
+    assert len(there) >= 10 and (elsewhere[elsewhere["artefact"].isin(there)]["verdict"].tolist() == table[table["artefact"].isin(there)]["verdict"].tolist())
+    assert not (table[table["artefact"].isin(there)]["verdict"] == "not run").any()
