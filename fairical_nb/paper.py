@@ -58,7 +58,7 @@ def checked_parameters(
     for name, value in given.items():
         if name not in known:
             near = get_close_matches(name, known, n=1)
-            raise ValueError(f"{Path(notebook).name} has no parameter {name!r}" + (f": did you mean {near[0]!r}?" if near else "") + f" It has {', '.join(known)}")
+            raise ValueError(f"{Path(notebook).name} has no parameter {name!r}" + (f": did you mean {near[0]!r}?" if near else ".") + f" It has {', '.join(known)}")
         ready[name] = _typed(name, _plain(name, value), known[name]["type"])
     return ready
 

@@ -27,8 +27,8 @@ def _word(value): # any label -> lower case, single blanks
     return " ".join(str(value).lower().replace('"', " ").replace("'", " ").split())
 
 def _pieces(value): # one value or several -> list
-    if isinstance(value, (str, bytes)) or np.ndim(value) == 0: return [value]
-    return list(np.asarray(value, dtype=object).ravel())
+    found = np.asarray(value, dtype=object)
+    return [value] if found.ndim == 0 else list(found.ravel())
 
 # %% ../nbs/42_teach.ipynb #tea-hash
 ROUNDS = 10_000

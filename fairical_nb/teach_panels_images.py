@@ -52,15 +52,16 @@ def wavelet_panel()->Panel: # a choice and a slider
         x = _picture(picture)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore") # PyWavelets: high levels of a small picture are all border
-            bands = pywt.wavedec2(x, "db4", level=int(level))
+            bands, rest = (pywt.wavedec2(y, "db4", level=k) for y, k in ((x, int(level)), (x - x.mean(), 4)))
         detail = dict(zip(("cH", "cV", "cD"), bands[1]))
         energy = np.array([np.square(b).sum() for b in detail.values()])
         share = energy / energy.sum() if energy.sum() > 0 else energy
+        whole = sum(np.square(b).sum() for b in [rest[0], *(d for level_ in rest[1:] for d in level_)])
         fig, axes = plt.subplots(1, 5, figsize=(7.5, 1.8), layout="constrained")
         m = max(np.abs(b).max() for b in detail.values()) # one scale for all details: grey is 0
         for ax, (name, band) in zip(axes, [("picture", x), ("cA", bands[0]), *detail.items()]):
-            ax.imshow(band, cmap="gray", interpolation="nearest", **dict(vmin=-m, vmax=m) if name in detail else {}); ax.set(xticks=[], yticks=[], title=name)
-        return fig, f"{picture}, level {level:.0f}, bands of {bands[0].shape[0]} by {bands[0].shape[1]}: share of detail " + ", ".join(f"{n} {s:.2f}" for n, s in zip(detail, share)) + "."
+            ax.imshow(band, cmap="gray", **dict(vmin=-m, vmax=m) if name in detail else {}); ax.set(xticks=[], yticks=[], title=name)
+        return fig, f"{picture}, level {level:.0f}, bands of {bands[0].shape[0]} by {bands[0].shape[1]}: share of detail " + ", ".join(f"{n} {s:.2f}" for n, s in zip(detail, share)) + f". This level's detail is {energy.sum() / whole:.2f} of the picture's contrast."
     return Panel("A picture and its wavelet bands", {"picture": Choice("picture", ("horizontal stripes", "upright stripes", "diagonal stripes", "portrait glyph")), "level": Slider("level", 1., 1., 4., 1.)}, draw)
 
 # %% ../nbs/42_teach_panels_images.ipynb #pim-beta

@@ -40,7 +40,7 @@ def test_within_one_step_is_right_and_beyond_two_is_not(value, grid, off):
 
 
 @pytest.mark.parametrize("exercise, value, right", [("L1.1", .27, True), ("L1.1", np.float32(.2749), True), ("L1.1", ".27", True), ("L1.1", .29, False), ("L1.1", np.nan, False), ("L1.1", np.inf, False), ("L1.1", "a", False), ("L1.1", [.27, .27], False), ("L1.1", [.27], True),
-                                                    ("L1.2", (.2181, .3759), True), ("L1.2", pd.Series([.218, .376]), True), ("L1.2", (.376, .218), False), ("L1.3", " 'CH' ", True), ("L1.3", "cV", False), ("L2.1", ["as", "UD"], True), ("L2.1", ["as", "as"], False),
+                                                    ("L1.2", (.2181, .3759), True), ("L1.2", pd.Series([.218, .376]), True), ("L1.2", (.376, .218), False), ("L1.2", [1, [2, 3]], False), ("L1.3", " 'CH' ", True), ("L1.3", "cV", False), ("L2.1", ["as", "UD"], True), ("L2.1", ["as", "as"], False),
                                                     ("L2.2", float("nan"), True), ("L2.2", 0, False), ("L2.3", np.array([1, 2, 3]), True), ("L2.3", [1, 2, 2], False)])
 def test_verdicts(book, exercise, value, right):
     said = check(exercise, value, answers=book)
