@@ -17,6 +17,7 @@ def _known(logits, codes): # -> rows with a class
     if z.ndim != 2 or y.shape != z.shape[:1]: raise ValueError(f"logits must have shape (N, K) and codes (N,), but they have {z.shape} and {y.shape}")
     if not (y >= 0).any(): raise ValueError(f"codes must name the class of some row, but all {len(y)} are undetermined")
     if y.max() >= z.shape[1]: raise ValueError(f"codes must lie below the number of classes, {z.shape[1]}, but there is {y.max()}")
+    if not np.isfinite(z[y >= 0]).all(): raise ValueError(f"logits must be finite, but {int((~np.isfinite(z[y >= 0])).any(1).sum())} rows are not")
     return z[y >= 0], y[y >= 0]
 
 def temperature(
@@ -35,8 +36,9 @@ def reliability(
     *,
     bins=15, # of equal width between 0 and 1
 )->pd.DataFrame: # one row per bin that is not empty: low, high, n, said, right
-    "What the answers' probabilities say and what happens, per bin.\n\n    Raises ValueError for other shapes, or when no row has a class."
+    "What the answers' probabilities say and what happens, per bin.\n\n    Raises ValueError for other shapes, for rows that are no probabilities, or when no row has a class."
     p, y = _known(probabilities, codes)
+    if (p < 0).any() or np.abs(p.sum(1) - 1).max() > 1e-3: raise ValueError(f"probabilities must be >= 0 and add up to 1 in each row, but a row adds up to {p.sum(1)[np.abs(p.sum(1) - 1).argmax()]:g}: take the softmax of logits first")
     sure, right = p.max(1), p.argmax(1) == y
     b = np.minimum((sure * bins).astype(int), bins - 1)
     table = pd.DataFrame({"bin": b, "said": sure, "right": right.astype(float)}).groupby("bin").agg(n=("said", "size"), said=("said", "mean"), right=("right", "mean"))

@@ -35,9 +35,15 @@ def confusion(
     if len(given) != len(answers): raise ValueError(f"given and answers must have the same pictures, but they have {len(given)} and {len(answers)} rows")
     t, p = (codes(x, {attribute: classes})[:, 0] for x in (given, answers))
     if by is None: return _counts(t, p, attribute, classes)
-    groups = pd.Series(list(given[by] if isinstance(by, str) else by), dtype=object)
+    groups = _groups(given, by)
     found = {g: _counts(t[groups == g], p[groups == g], attribute, classes) for g in sorted(groups.dropna().unique(), key=str)}
     return pd.concat(found, names=[by if isinstance(by, str) else "group"])
+
+def _groups(given, by): # a column's name, or labels -> (N,) Series
+    if isinstance(by, str) and by not in given: raise ValueError(f"by must be a column of given ({', '.join(map(str, given))}) or labels, but it is {by!r}")
+    groups = list(given[by] if isinstance(by, str) else by)
+    if len(groups) != len(given): raise ValueError(f"by must have a label per picture: {len(given)}, but it has {len(groups)}")
+    return pd.Series(groups, dtype=object)
 
 def _counts(t, p, attribute, classes): # codes -> DataFrame of counts
     table = np.zeros((len(classes), len(classes) + 1), dtype=int)
@@ -67,7 +73,7 @@ def accuracies(
     "Accuracy per attribute, and of all attributes at once (`overall`), for everybody and per group.\n\n    Raises ValueError when the tables have different lengths."
     known, right, answered = _right(given, answers, attributes)
     asked = {a: (known[:, j], right[:, j], answered[:, j]) for j, a in enumerate(attributes)} | {"overall": (known.all(1), right.all(1), answered.all(1))}
-    groups = pd.Series("everybody" if by is None else list(given[by] if isinstance(by, str) else by), index=range(len(known)), dtype=object)
+    groups = pd.Series("everybody", index=range(len(known)), dtype=object) if by is None else _groups(given, by)
     members = {"everybody": np.ones(len(known), dtype=bool)} | {g: (groups == g).to_numpy() for g in sorted(groups.dropna().unique(), key=str)}
     rows = {(a, g): _row(r[k & m], f[k & m], level) for a, (k, r, f) in asked.items() for g, m in members.items()}
     return pd.DataFrame(rows.values(), index=pd.MultiIndex.from_tuples(rows, names=["attribute", "group"]))

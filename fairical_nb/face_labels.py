@@ -63,12 +63,13 @@ def fairface_labels(
 )->pd.DataFrame: # same index; columns gender, age, race (None when refused) and reason ("" when read)
     "FairFace's words in the classes of the taxonomy; a row with an unknown word gets no label and a reason.\n\n    Raises ValueError for edges inside a band."
     maps = {"gender": FAIRFACE["gender"], "age": age_map(edges=edges), "race": FAIRFACE["race"]}
+    index, rows = rows.index, rows.reset_index(drop=True)
     said = {a: rows[a].astype(object).where(rows[a].notna(), "").astype(str).str.strip() for a in maps}
     reasons = pd.Series("", index=rows.index, dtype=object)
     for a, known in maps.items():
         for i in rows.index[~said[a].isin(list(known)) & (reasons == "")]: reasons[i] = _refusal(a, said[a][i], known)
     good = reasons == ""
-    return pd.DataFrame({a: pd.Series([known.get(w) if g else None for w, g in zip(said[a], good)], index=rows.index, dtype=object) for a, known in maps.items()} | {"reason": reasons})
+    return pd.DataFrame({a: pd.Series([known.get(w) if g else None for w, g in zip(said[a], good)], dtype=object) for a, known in maps.items()} | {"reason": reasons}).set_axis(index)
 
 # %% ../nbs/20_face_labels.ipynb #b2000021
 _UTK_NAME = re.compile(r"(\d{1,3})_([01])_([0-4])_(20\d{12,16})\.jpg(\.chip\.jpg)?", re.IGNORECASE | re.ASCII)

@@ -23,16 +23,21 @@ def _columns(counts, table): # counts with one column per source -> in order, wi
     counts = counts.reindex(columns=list(table.source.unique()), fill_value=0)
     return counts.assign(all=counts.sum(axis=1)).astype(int)
 
+def _labels(table, attribute, classes): # -> labels, "undetermined" where there is none
+    label = table[attribute].astype(object).where(table[attribute].notna(), UNDETERMINED)
+    odd = label[~label.isin([*classes, UNDETERMINED])]
+    if len(odd): raise ValueError(f"{attribute} must be one of {', '.join(classes)} or None, but row {odd.index[0]} is {odd.iloc[0]!r}")
+    return label
+
 def composition(
     table, # DataFrame, as `Faces.table`
     *,
     attributes=TAXONOMY, # {name: classes in order}
 )->pd.DataFrame: # rows (attribute, class), with "undetermined"; columns the sources and "all"; counts
-    "How many pictures of each class came from each source."
+    "How many pictures of each class came from each source.\n\n    Raises ValueError for a class that is not listed: it would be counted nowhere."
     rows = []
     for a, classes in attributes.items():
-        label = table[a].astype(object).where(table[a].notna(), UNDETERMINED)
-        counts = pd.crosstab(label, table.source).reindex([*classes, UNDETERMINED], fill_value=0)
+        counts = pd.crosstab(_labels(table, a, classes), table.source).reindex([*classes, UNDETERMINED], fill_value=0)
         rows.append(counts.set_axis(pd.MultiIndex.from_product([[a], counts.index], names=["attribute", "class"])))
     return _columns(pd.concat(rows).fillna(0), table)
 
@@ -42,9 +47,9 @@ def joint_composition(
     *,
     attributes=TAXONOMY, # {name: classes in order}
 )->pd.DataFrame: # rows: joint classes, and a last one of which something is undetermined; columns as `composition`
-    "How many pictures of each joint class came from each source."
+    "How many pictures of each joint class came from each source.\n\n    Raises ValueError as `composition` does."
     names = list(attributes)
-    known = table[names].notna().all(axis=1)
+    known = np.all([_labels(table, a, c) != UNDETERMINED for a, c in attributes.items()], axis=0)
     counts = table[known].astype({a: object for a in names}).groupby([*names, "source"]).size().unstack(fill_value=0)
     index = pd.MultiIndex.from_tuples(product(*attributes.values()), names=names)
     counts = counts.reindex(index, fill_value=0) if known.any() else pd.DataFrame(index=index)

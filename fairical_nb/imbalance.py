@@ -52,9 +52,10 @@ def class_weights(
     codes, # (N,) class numbers, -1 without label
     k, # number of classes
 )->np.ndarray: # (k,) >= 0, mean 1 over the pictures with a label
-    "Weights in inverse proportion to the classes' counts.\n\n    Raises ValueError when no picture has a label; warns (EmptyClassWarning) of classes without pictures."
+    "Weights in inverse proportion to the classes' counts.\n\n    Raises ValueError when no picture has a label, and for a number beyond the classes; warns (EmptyClassWarning) of classes without pictures."
     y = np.asarray(codes)
     n = np.bincount(y[y >= 0], minlength=k)
+    if len(n) > k: raise ValueError(f"codes must lie below the number of classes, {k}, but there is {len(n) - 1}")
     if not n.sum(): raise ValueError(f"codes must name the class of some picture, but all {len(y)} are -1")
     if not n.all(): warnings.warn(f"no picture of class {', '.join(map(str, np.flatnonzero(n == 0)))} of {k}: it cannot be learned", EmptyClassWarning, stacklevel=2)
     return np.divide(n.sum() / (n > 0).sum(), n, out=np.zeros(k), where=n > 0)

@@ -30,12 +30,14 @@ def answers(
     abstain=0., # for all, or {attribute: threshold}, 0 to 1: undetermined below it
     probabilities=False, # also a column "attribute=class" per class
 )->pd.DataFrame: # one row per picture, a column per attribute: class name or None
-    "Answers of a classifier, undetermined where it is not sure.\n\n    Raises ValueError for temperatures and thresholds out of range."
+    "Answers of a classifier, undetermined where it is not sure.\n\n    Raises ValueError for other shapes, and for temperatures and thresholds out of range."
     names, numbers = {}, {}
     for a, classes in attributes.items():
         T, least = (float(v[a] if isinstance(v, dict) and a in v else default if isinstance(v, dict) else v) for v, default in ((temperature, 1.), (abstain, 0.)))
         if not T > 0 or not 0 <= least <= 1: raise ValueError(f"temperature must be above 0 and abstain lie in [0, 1], but for {a!r} they are {T} and {least}")
-        p = torch.softmax(torch.as_tensor(logits[a]).double() / T, 1).numpy()
+        z = torch.as_tensor(logits[a]).double()
+        if z.ndim != 2 or z.shape[1] != len(classes): raise ValueError(f"logits of {a!r} must have shape (N, {len(classes)}), one column per class, but it is {tuple(z.shape)}")
+        p = torch.softmax(z / T, 1).numpy()
         names[a] = pd.Series(np.where(p.max(1) >= least, np.array(classes, dtype=object)[p.argmax(1)], None), dtype=object)
         numbers |= {f"{a}={c}": p[:, k] for k, c in enumerate(classes)}
     return pd.DataFrame(names | (numbers if probabilities else {}), index=range(len(p)))

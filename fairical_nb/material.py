@@ -49,7 +49,8 @@ def learned_from(
     rows, # which of them
     size, # side in pixels to which they are brought
 ): # dict of images (n, 3, size, size) and codes (n, A), or `Files`
-    "Some of the pictures with their class numbers, as `fit` takes them."
+    "Some of the pictures with their class numbers, as `fit` takes them.\n\n    Raises ValueError when images and numbers differ in number."
+    if len(numbers) != len(images): raise ValueError(f"images and numbers must have the same pictures, but there are {len(images)} and {len(numbers)}")
     numbers = torch.as_tensor(np.asarray(numbers))[rows]
     chosen = images[rows] if hasattr(images, "ndim") and not isinstance(images, pd.Series) else [list(images)[i] for i in rows]
     if len(chosen) and (isinstance(chosen[0], str) or hasattr(chosen[0], "suffix")): return Files(chosen, numbers, size)
@@ -60,7 +61,8 @@ def varied(
     flip=True, # each picture is mirrored with chance 1/2
     shift=0, # each is moved by up to so many pixels both ways
 ): # function(batch) -> batch, for `fit`
-    "Mirror and shift pictures of a batch; draws from torch's random numbers."
+    "Mirror and shift pictures of a batch; draws from torch's random numbers.\n\n    Raises ValueError for a shift that is no number of pixels."
+    if shift < 0 or shift != int(shift): raise ValueError(f"shift must be a whole number of pixels, at least 0, but it is {shift}")
     def change(batch):
         x = batch["images"]
         if flip: x = torch.where(torch.rand(len(x), 1, 1, 1, device=x.device) < .5, x.flip(-1), x)

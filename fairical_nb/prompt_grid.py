@@ -86,7 +86,8 @@ def draw_rows(
     *,
     taken=(), # rows that must not occur
 )->list: # of n different tuples of levels; each level equally often, or once more
-    "Rows of the factor grid, drawn without replacement and balanced.\n\n    Raises ValueError when the grid has too few free cells."
+    "Rows of the factor grid, drawn without replacement and balanced.\n\n    Raises ValueError when the grid has too few free cells, or n is negative."
+    if n < 0: raise ValueError(f"the number of rows must be at least 0, but it is {n}")
     free = len(set(itertools.product(*factors.values())) - set(taken))
     if n > free: raise ValueError(f"{n} rows are asked for, but the grid has {free} free cells: add levels or factors")
     for _ in range(TRIES):

@@ -53,8 +53,9 @@ def evaluation(
     matched=True, # triggers use the rows of the first neutral prompts; False: rows of their own
     taken=(), # rows not to use
 )->tuple: # DataFrame, list of the rows used
-    "Neutral prompts and prompts of each trigger.\n\n    Raises ValueError when the template has no {trigger}, and when the grid is too small."
+    "Neutral prompts and prompts of each trigger.\n\n    Raises ValueError when the template has no {trigger}, for a trigger that comes twice, and when the grid is too small."
     if "trigger" not in fields(template): raise ValueError(f"the template has no {{trigger}}, so triggers cannot be asked for: {template!r}")
+    if len(set(triggers)) < len(triggers): raise ValueError(f"triggers must be different words, but they are {', '.join(triggers)}")
     if matched and each > neutral: raise ValueError(f"matched trigger prompts share rows with neutral ones, but each = {each} is more than neutral = {neutral}")
     used = draw_rows(factors, each if matched else neutral, rng, taken=taken)
     if matched and neutral > each: used += draw_rows(factors, neutral - each, rng, taken=[*taken, *used])
