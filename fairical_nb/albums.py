@@ -61,7 +61,8 @@ def _whole(path): # -> header, whole records, number of broken ones
 # %% ../nbs/23_albums.ipynb #a1b0d019
 def _parts(folder): # -> DataFrame of text, number of broken lines
     paths = sorted(Path(folder).glob("manifest*.csv"))
-    if not paths: raise FileNotFoundError(f"{folder}: no manifest.csv there; an album is a folder of images with a manifest.csv, whose columns are {', '.join(COLUMNS)}")
+    if not Path(folder).is_dir(): raise FileNotFoundError(f"{folder}: no such folder")
+    if not paths: raise FileNotFoundError(f"{folder}: no manifest.csv there; an album is a folder of images with a manifest.csv, a line per image with at least {', '.join(NEEDED)} (trigger empty for a neutral prompt)")
     found, broken = [], 0
     for path in paths:
         head, records, cut = _whole(path)

@@ -102,13 +102,12 @@ def _tell(album, made): # what a run left
 # %% ../nbs/41_audit_commands.ipynb #c9f0a019
 def _labeller(name, device): # -> object with attributes and label
     if name in ("tiny", "tiny-judge"): return _tiny({"tiny": "labeller", "tiny-judge": "judge"}[name])()
+    if not (Path(name) / "config.json").is_file(): raise FileNotFoundError(f"{name}: is no labeller; name tiny, tiny-judge, or a folder with a config.json, as train-spafreq writes it")
     from fairical_nb.labelling import load
     return load(name, device=device)
 
-def _labelled(labeller, folder, probabilities, batch_size): # one album -> its table with labels, number left out
-    from fairical_nb.albums import read_album
+def _labelled(labeller, folder, table, probabilities, batch_size): # one album and its table -> the table with labels, number left out
     from fairical_nb.labelling import label_files
-    table = read_album(folder)
     good = table[table["state"].isin(["ok", "unchecked"])]
     clash = [a for a in labeller.attributes if a in table]
     table = table.drop(columns=clash)
@@ -135,9 +134,11 @@ def label(labeller, albums, output_path, probabilities, abstain, batch_size, dev
     "Label the images of albums. LABELLER: a folder of train-spafreq, tiny, or tiny-judge."
     if output_path.suffix not in (".csv", ".parquet"): raise ValueError(f"{output_path}: labels are written to .csv or .parquet")
     import pandas as pd
+    from fairical_nb.albums import read_album
+    tables = [read_album(folder) for folder in albums] # what is not there is said before anything heavy is loaded
     who = _labeller(labeller, device)
     if abstain is not None: who.abstain = abstain
-    parts = [_labelled(who, folder, probabilities, batch_size) for folder in albums]
+    parts = [_labelled(who, folder, table, probabilities, batch_size) for folder, table in zip(albums, tables)]
     table = pd.concat([t for t, _ in parts], ignore_index=True)
     _write(table, output_path)
     left, unsure = sum(n for _, n in parts), int(table[list(who.attributes)].isna().to_numpy().sum())

@@ -194,8 +194,9 @@ def test_label_leaves_out_and_counts_what_is_no_good_image(folder, labeller):
 def test_label_refuses_what_it_cannot_write_or_read(folder, labeller):
     good("generate", "own_images:draw", "-p", "prompts.csv", "-o", "album")
     assert "written to .csv or .parquet" in bad("label", labeller, "album", "-o", "labels.txt")
-    assert "no manifest.csv there" in bad("label", labeller, labeller, "-o", "labels.csv")
-    assert "config.json: no such file" in bad("label", "album", "album", "-o", "labels.csv")
+    assert "no manifest.csv there; an album is a folder of images with a manifest.csv, a line per image with at least image, prompt_id, trigger, model" in bad("label", labeller, labeller, "-o", "labels.csv")
+    assert "absent: no such folder" in bad("label", "tiny", "absent", "-o", "labels.csv")
+    assert "album: is no labeller; name tiny, tiny-judge" in bad("label", "album", "album", "-o", "labels.csv")
     assert not (folder / "labels.csv").exists()
 
 
