@@ -17,7 +17,8 @@ def codes(
     labels, # DataFrame or dict of columns; empty entries are undetermined
     attributes, # {name: classes in order}
 )->np.ndarray: # (N, A) integers: number of the class, -1 undetermined
-    "Class names as numbers, one column per attribute.\n\n    Raises ValueError for absent columns and for classes that are not listed."
+    "Class names as numbers, one column per attribute.\n\n    Raises ValueError for no attributes, absent columns and for classes that are not listed."
+    if not attributes: raise ValueError(f"attributes must name at least one column of labels ({', '.join(map(str, labels))}), but they are empty")
     absent = [a for a in attributes if a not in labels]
     if absent: raise ValueError(f"labels must have the columns {', '.join(attributes)}, but {absent[0]!r} is missing; there are {', '.join(map(str, labels))}")
     return np.stack([attribute(pd.Series(list(labels[a]), dtype=object), name=a, classes=tuple(c), missing="drop").codes for a, c in attributes.items()], axis=1).astype(np.int64)

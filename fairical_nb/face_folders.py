@@ -76,8 +76,9 @@ def write_utkface(
     copies=3, # of the last pictures, under another date; with irregular
     seed=0, # of the years drawn
 )->dict: # {fault: how many}
-    "Write portraits in UTKFace's format.\n\n    Raises ValueError when labels and pictures differ in number."
+    "Write portraits in UTKFace's format.\n\n    Raises ValueError when labels and pictures differ in number, and for more copies than whole pictures."
     _checked(labels, pictures, irregular)
+    if irregular and not 0 <= copies <= len(labels) - 5: raise ValueError(f"copies must lie between 0 and {len(labels) - 5}, for the first five pictures have other faults, but it is {copies}")
     folder, names = Path(folder), _utk_names(labels, np.random.default_rng(seed))
     if irregular: names = _spoil(names)
     for name, picture in zip(names, pictures): _save(folder / name, picture)

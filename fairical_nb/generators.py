@@ -63,6 +63,7 @@ def _name(model, prompt_id, prompt, seed, settings): # path of an image below th
 
 # %% ../nbs/23_generators.ipynb #b2c0e021
 def _prompts(prompts): # DataFrame or list of texts -> DataFrame prompt_id, prompt, trigger as text
+    if isinstance(prompts, str): raise ValueError(f"prompts must be a table or a list of texts, but they are one text: take [{prompts[:40]!r}]")
     if not isinstance(prompts, pd.DataFrame): prompts = pd.DataFrame({"prompt_id": [f"p{i:05d}" for i in range(len(prompts))], "prompt": list(prompts), "trigger": ""})
     absent = [c for c in ("prompt_id", "prompt", "trigger") if c not in prompts]
     if absent: raise ValueError(f"the table of prompts has no column {absent[0]!r}; it has {list(prompts)}")
@@ -136,7 +137,7 @@ def process_shard()->tuple: # (index of this process, number of processes)
     return state.process_index, state.num_processes
 
 def _shard(shard): # None, "process" or (i, n) -> (i, n, name of the manifest)
-    i, n = (0, 1) if shard is None else process_shard() if shard == "process" else shard
+    i, n = (0, 1) if shard is None else process_shard() if shard == "process" else shard if isinstance(shard, (tuple, list)) and len(shard) == 2 else (0, 0)
     if not (isinstance(n, (int, np.integer)) and 0 <= i < n): raise ValueError(f"shard must be (i, n) with 0 <= i < n, or 'process', but it is {shard!r}")
     return i, n, "manifest.csv" if n == 1 else f"manifest-{i}-of-{n}.csv"
 
@@ -182,7 +183,7 @@ def generate(
 )->pd.DataFrame: # this shard's rows of the manifest, in the order of the plan, with the column state
     "Fill an album with the images of a plan, or with what is missing of them.\n\n    Raises ValueError for wrong prompts and shards and when another process fills the same shard, GenerationFailed when nothing works any more. A failed image stays in the table with its error."
     settings = getattr(generator, "settings", {}) if settings is None else settings
-    if batch_size < 1: raise ValueError(f"batch_size must be at least 1, but it is {batch_size}")
+    if batch_size < 1 or patience < 0: raise ValueError(f"batch_size must be at least 1 and patience at least 0, but they are {batch_size} and {patience}")
     i, n, name = _shard(shard)
     plan, folder = planned(prompts, model=model, images_per_prompt=images_per_prompt, seed=seed, settings=settings).iloc[i::n], Path(folder)
     with writing(folder / name) as path:
