@@ -208,9 +208,10 @@ def outcome(
     found = read_json(path)
     beside = beside_printed(found)
     if beside:
-        counts = pd.Series([r["verdict"] for r in beside]).value_counts()
+        said = ", ".join(f"{n} {v}" for v, n in pd.Series([r["verdict"] for r in beside]).value_counts().items())
+        kind = "" if found["data in words"] in said else f" ({found['data in words']})"
         other = "".join(f"\n  {r['system']} {r['indicator']}: {r['ours']:.4g}, printed {r['published']}: {r['verdict']}" for r in beside if not r["verdict"].startswith(("equal", "cannot agree")))
-        return f"{artefact}: of {len(beside)} printed numbers {', '.join(f'{n} {v}' for v, n in counts.items())} ({found['data in words']}){other}"
+        return f"{artefact}: of {len(beside)} printed numbers {said}{kind}{other}"
     table = pd.DataFrame(next(iter(found["tables"].values())))
     if len(table) > 20: return f"{artefact}: {len(table)} rows in {path.with_suffix('.csv').name} ({found['data in words']})"
     return f"{artefact} ({found['data in words']}):\n" + table[[c for c in table if not c.endswith(" sd")]].to_string(index=False, float_format="{:.2f}".format)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 
-from fairical_nb import reproduction
+from fairical_nb import files, reproduction
 from fairical_nb.cli import main
 from fairical_nb.paper import RunFailed
 
@@ -194,3 +194,12 @@ def test_the_real_list_names_every_artefact_of_both_papers(root, monkeypatch):
         table = reproduction.runs(preset)
         assert want <= set(table.index) and not table.index.duplicated().any()
     with pytest.raises(ValueError, match="tiny"): reproduction.runs("tiny")
+
+
+def test_an_outcome_says_once_what_its_numbers_were_made_from():
+    told = 0
+    for path in sorted((reproduction.root() / "figures").glob("*.json")):
+        text, words = reproduction.outcome(path.stem), files.read_json(path)["data in words"]
+        assert not text or text.count(words) == 1, text
+        told += bool(text)
+    assert told >= 10
