@@ -179,6 +179,7 @@ def pictures(
 
 def _opened(path): # PIL image, or why there is none
     from PIL import Image
+    from fairical_nb.faces_dataset import upright
     try:
-        with Image.open(path) as image: return image.convert("RGB")
+        with Image.open(path) as image: return upright(image)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as e: return e

@@ -17,6 +17,7 @@ from . import labelling
 from .files import root, write_json
 from .glyph_labellers import SEEDS, load_judge, save_judge, train_judge, train_labeller
 from .glyph_world import WORLD, captions, examples, pictured, truth
+from .pipelines import quietly
 from .standins_glyphs import draw_labels
 from .tiny_audit import audit, number_list, numbers, write_card
 from .tiny_parts import new_pipeline
@@ -56,7 +57,7 @@ def load(
     folder=None, # of a saved pipeline; None: the weights that lie here
 )->StableDiffusion3Pipeline: # on the CPU, single precision
     "The tiny pipeline.\n\n    Raises FileNotFoundError that says what to do."
-    pipe = StableDiffusion3Pipeline.from_pretrained(weights("tiny_sd3", folder), text_encoder_3=None, tokenizer_3=None, dtype=torch.float32, local_files_only=True)
+    with quietly(): pipe = StableDiffusion3Pipeline.from_pretrained(weights("tiny_sd3", folder), text_encoder_3=None, tokenizer_3=None, dtype=torch.float32, local_files_only=True)
     pipe.set_progress_bar_config(disable=True)
     return pipe
 

@@ -17,6 +17,7 @@ from . import tiny_pipeline
 from .files import write_json
 from .glyph_labellers import SEEDS
 from .glyph_world import examples, pictured
+from .pipelines import quietly
 from .tiny_audit import number_list, write_card
 from .tiny_parts_training import Captioned, encoded
 from .training import fit
@@ -109,7 +110,7 @@ def load(
 )->StableDiffusionPipeline: # on the CPU, single precision
     "The twin.\n\n    Raises FileNotFoundError that says what to do."
     place = tiny_pipeline.weights("tiny_sd15", folder)
-    pipe = StableDiffusionPipeline.from_pretrained(place, safety_checker=None, feature_extractor=None, requires_safety_checker=False, dtype=torch.float32, local_files_only=True)
+    with quietly(): pipe = StableDiffusionPipeline.from_pretrained(place, safety_checker=None, feature_extractor=None, requires_safety_checker=False, dtype=torch.float32, local_files_only=True)
     pipe.set_progress_bar_config(disable=True)
     return pipe
 
