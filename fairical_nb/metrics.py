@@ -120,14 +120,21 @@ def parse(
     raise ValueError(_unknown(str(metric)))
 
 # %% ../nbs/03_metrics.ipynb #5676a6c9
+_ELSEWHERE = {"accuracy": "acc", "balanced_accuracy": "bal_acc", "precision": "prec", "recall": "rec", "average_precision": "avg_prec", "sensitivity": "tpr", "specificity": "tnr",
+              "true_positive_rate": "tpr", "false_positive_rate": "fpr", "true_negative_rate": "tnr", "false_negative_rate": "fnr", "statistical_parity": "dpd", "disparate_impact": "dpr",
+              "demographic_parity": "dpd", "demographic_parity_difference": "dpd", "demographic_parity_ratio": "dpr",
+              "equalized_odds": "eod", "equalized_odds_difference": "eod", "equalized_odds_ratio": "eor"} # what others call them
 def _unknown(metric): # what is wrong with the name, in words
     head, *rest = metric.split("+")
     if head in UTILITY and rest: return f"metric {metric!r}: {head} is a utility metric and takes no attribute; its gap between groups is 'minmaxd+{metric}'"
     if head in (*FAIRNESS, *OF_GROUPS): return f"metric {metric!r} needs an attribute: '{head}+<attribute>'"
     if head in ("minmaxd", "minmaxr") and (len(rest) < 2 or rest[0] in UTILITY): return f"metric {metric!r} must read '{head}+<utility>+<attribute>'"
+    apart = next((g for g in FAIRNESS if metric.startswith(g) and metric[len(g):len(g) + 1] in ("-", "_", ":", "/", ".", " ")), None)
+    if apart and not rest: return f"unknown metric {metric!r}: an attribute follows after a plus, as in '{apart}+{metric[len(apart) + 1:]}'"
     names = [*UTILITY, *FAIRNESS, *OF_GROUPS, "minmaxd", "minmaxr"]
     word = rest[0] if head in ("minmaxd", "minmaxr") else head
-    near = get_close_matches(word.lower(), names, n=3, cutoff=.4)
+    plain = word.lower().replace(" ", "_").replace("-", "_")
+    near = list(dict.fromkeys([*(_ELSEWHERE[w] for w in get_close_matches(plain, _ELSEWHERE, n=1, cutoff=.8)), *get_close_matches(word.lower(), names, n=3, cutoff=.4)]))[:3]
     return f"unknown metric {word!r}" + (f" in {metric!r}" if word != metric else "") + (f": did you mean {' or '.join(map(repr, near))}?" if near else f": known are {', '.join(names)}")
 
 # %% ../nbs/03_metrics.ipynb #f18a2db7

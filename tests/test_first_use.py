@@ -130,3 +130,15 @@ def test_an_attribute_that_the_table_lacks_is_missed_aloud(run):
 def test_the_list_of_commands_is_not_cut_short(run):
     text = run("--help").output.partition("Commands:")[2]
     assert set(main.commands) <= set(re.findall(r"^  ([a-z-]+)  ", text, re.M)) and "..." not in text, text
+
+
+@pytest.mark.parametrize("name, ours", [("accuracy", "acc"), ("balanced_accuracy", "bal_acc"), ("Precision", "prec"), ("recall", "rec"), ("f1_score", "f1"), ("roc_auc_score", "roc_auc"),
+                                        ("average_precision", "avg_prec"), ("true positive rate", "tpr"), ("specificity", "tnr"), ("equalized_odds_difference+sex", "eod"),
+                                        ("equalized_odds_ratio+sex", "eor"), ("demographic-parity+sex", "dpd"), ("demographic_parity_ratio+sex", "dpr"), ("minmaxd+accuracy+sex", "acc")])
+def test_names_of_other_libraries_lead_to_ours(name, ours):
+    with pytest.raises(ValueError, match=f"did you mean '{ours}'"): a_posteriori(Scores.from_frame(TABLE), ["acc" if "+" in name else "eod+sex", name])
+
+
+@pytest.mark.parametrize("sign", "-_:/. ")
+def test_an_attribute_follows_after_a_plus(sign):
+    with pytest.raises(ValueError, match=re.escape("follows after a plus, as in 'dpd+sex'")): a_posteriori(Scores.from_frame(TABLE), ["acc", f"dpd{sign}sex"])
