@@ -6,6 +6,7 @@ import re
 import tokenize
 from dataclasses import dataclass
 from html.parser import HTMLParser
+from os.path import normpath
 from pathlib import PurePosixPath
 
 LONGEST_CELL = LONGEST_FUNCTION = 30  # lines
@@ -19,6 +20,7 @@ class Page:
     name: str
     cells: list
     made_by: dict  # module name -> notebook's name
+    known: tuple = ()  # names of all notebooks
 
     @property
     def code(self):
@@ -42,7 +44,7 @@ def pages(nbs):
     paths = sorted(p for p in nbs.rglob("*.ipynb") if not any(part[0] in "._" for part in p.relative_to(nbs).parts))
     cells = {p.relative_to(nbs).as_posix(): json.loads(p.read_text(encoding="utf-8"))["cells"] for p in paths}
     made_by = {m: name for name, found in cells.items() for c in found for m in re.findall(r"^#\|\s*default_exp\s+([\w.]+)", source(c), re.M)}
-    return {name: Page(name, found, made_by) for name, found in cells.items()}
+    return {name: Page(name, found, made_by, tuple(cells)) for name, found in cells.items()}
 
 
 def source(cell):
@@ -126,6 +128,22 @@ def alt_text(page):
     return found
 
 
+def links(page):
+    "A link to a notebook leads to one that exists."
+    found = []
+    for cell in page.prose:
+        for target in re.findall(r"\]\(([^)#\s:]+\.ipynb)\b[^)]*\)", source(cell)):
+            if normpath(PurePosixPath(page.name).parent / target) not in page.known:
+                found.append(f"{label(cell)}: links to {target}, which is not there")
+    return found
+
+
+def no_bars(page):
+    "No progress bar is stored: it says how a run went, not what came out."
+    texts = ((c, "".join(o.get("text", o.get("data", {}).get("text/plain", "")))) for c in page.code for o in c["outputs"])
+    return [f"{label(c)}: a progress bar is stored: {bar[0].strip()[:40]!r}" for c, text in texts if (bar := re.search(r"[^\n]*\d+%\|.*?\| *\d+/\d+", text))]
+
+
 # Rules for library notebooks (nbs/NN_name.ipynb)
 
 def opening(page):
@@ -133,6 +151,21 @@ def opening(page):
     head = [source(c) for c in page.cells[:2]]
     good = len(head) == 2 and re.match(r"#\|\s*default_exp \w+", head[0]) and re.match(r"# \S.*\n+> \S", head[1])
     return [] if good else ["must open with a default_exp cell and a cell '# Title', '> one sentence'"]
+
+
+NEIGHBOURS = r"Before:|Next[:,]|Before it,|It imports|It uses|Related:"
+
+
+def placed(page):
+    "'Where we are' leads to the pages before and after, by links."
+    here = [source(c) for c in page.prose if "**Where we are.**" in source(c)]
+    if len(here) != 1:
+        return [f"{len(here)} cells say 'Where we are', but one is needed"]
+    around = re.split(NEIGHBOURS, here[0].partition("\n\n")[0], maxsplit=1)[-1]
+    names = [PurePosixPath(k).stem for k in page.known if re.match(r"\d\d_", k)]
+    bare = [n for n in re.findall(r"(?<!\[)`(\w+)`(?!\])", re.split(r"\b(?:Second p|P)apers?\b|\bSources?\b", around)[0])
+            if sum(n in (k, k[3:]) for k in names) == 1 and f"{n}.ipynb" != page.name[3:] and f"{n}.ipynb" != page.name]
+    return [f"'Where we are' names the page {n} without a link" for n in bare] + ([] if ".ipynb)" in here[0] or not bare and len(names) < 2 else ["'Where we are' links to no other page"])
 
 
 def order(page):
@@ -229,8 +262,8 @@ def no_definitions(page):
     return [f"{label(c)}: defines {n.name}" for c in page.code for s in tree(c) for n in ast.walk(s) if isinstance(n, kinds)]
 
 
-EVERY = (ids, no_errors, short_cells, small_outputs, no_screen, alt_text)
-LIBRARY = (opening, order, imports_alone, enough_prose, outputs_stored)
+EVERY = (ids, no_errors, short_cells, small_outputs, no_screen, alt_text, links, no_bars)
+LIBRARY = (opening, placed, order, imports_alone, enough_prose, outputs_stored)
 PAPER = (parameters, no_definitions)
 
 

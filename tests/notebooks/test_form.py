@@ -58,10 +58,12 @@ def code(text, *outputs, tags=()):
 
 def good():
     cells = [code("#| default_exp sums"), md("# Sums\n\n> One number from many."), md("![three bars](../figures/x.png)"),
+             md("**Where we are.** In: numbers. Out: `one`. Before: [`files`](00_files.ipynb). Next: [late](03_late.ipynb) asks more."),
              code("#| export\nimport numpy as np\nfrom fairical_nb.files import replacing"), md("One idea."),
              code("#| export\ndef total(x):\n    return np.sum(x)"), md("Shown."), code("total([1, 2])", {"text/plain": "3"}),
              code("described(fig, 'three bars')", {"text/html": "<figure><img alt='three bars' src=''></figure>"})]
-    return form.Page("02_sums.ipynb", cells, {"files": "00_files.ipynb", "sums": "02_sums.ipynb", "late": "03_late.ipynb"})
+    return form.Page("02_sums.ipynb", cells, {"files": "00_files.ipynb", "sums": "02_sums.ipynb", "late": "03_late.ipynb"},
+                     ("00_files.ipynb", "02_sums.ipynb", "03_late.ipynb", "paper/x.ipynb"))
 
 
 def add(*cells):
@@ -69,14 +71,14 @@ def add(*cells):
 
 
 def drop(key):
-    return lambda page: page.cells[3].pop(key)
+    return lambda page: page.cells[4].pop(key)
 
 
 BROKEN = [
     ("no id", form.ids, drop("id")),
     ("an id twice", form.ids, lambda page: page.cells.append(copy.deepcopy(page.cells[1]))),
     ("an id with a blank", form.ids, lambda page: page.cells[3].update(id="a b")),
-    ("a stored error", form.no_errors, lambda page: page.cells[5]["outputs"].append({"output_type": "error", "ename": "E", "evalue": "", "traceback": []})),
+    ("a stored error", form.no_errors, lambda page: page.cells[6]["outputs"].append({"output_type": "error", "ename": "E", "evalue": "", "traceback": []})),
     ("not Python", form.no_errors, add(code("x = = 1"))),
     ("31 lines", form.short_cells, add(code("x = 1\n" * 31))),
     ("large outputs", form.small_outputs, add(code("x", {"text/plain": "x" * 200_001}))),
@@ -87,6 +89,13 @@ BROKEN = [
     ("an img without alt", form.alt_text, add(code("fig", {"text/html": "<img src='data:image/png;base64,iVBO'>"}))),
     ("an img with empty alt", form.alt_text, add(code("fig", {"text/html": "<img alt=' ' src=''>"}))),
     ("a link without alt", form.alt_text, add(md("![](x.png)"))),
+    ("a page that is not there", form.links, add(md("See [late](04_late.ipynb)."))),
+    ("a page that is in another folder", form.links, add(md("See [x](x.ipynb#part)."))),
+    ("a bar", form.no_bars, add(code("load()", {"text/plain": "Loading weights:   0%|          | 0/37 [00:00<?, ?it/s]"}))),
+    ("a bar, printed", form.no_bars, lambda page: page.code[-1]["outputs"].append({"output_type": "stream", "name": "stderr", "text": ["Epoch:  50%|####  | 5/10 [00:01"]})),
+    ("nowhere", form.placed, lambda page: page.cells.pop(3)),
+    ("a neighbour without a link", form.placed, lambda page: page.cells[3].update(source="**Where we are.** Before: [`files`](00_files.ipynb). Next: `late`.")),
+    ("no neighbour", form.placed, lambda page: page.cells[3].update(source="**Where we are.** In: numbers.")),
     ("no default_exp", form.opening, lambda page: page.cells.pop(0)),
     ("no sentence", form.opening, lambda page: page.cells[1].update(source="# Sums\n\nMore.")),
     ("a later module", form.order, add(code("from fairical_nb.late import x"))),
