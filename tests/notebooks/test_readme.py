@@ -1,14 +1,17 @@
 "README.md is what nbs/index.ipynb makes, and what the generator makes of a notebook."
 import importlib.util
 import json
+import re
 from pathlib import Path
 
+import form
 import pytest
 
 ROOT = Path(__file__).parents[2]
 spec = importlib.util.spec_from_file_location("readme_generator", ROOT / "docs" / "readme.py")
 generator = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(generator)
+PAGES = form.pages(ROOT / "nbs")
 
 
 def test_readme_is_what_the_index_makes():
@@ -17,6 +20,23 @@ def test_readme_is_what_the_index_makes():
 
 def test_readme_is_short():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= generator.LONGEST
+
+
+def listed():
+    "The notebooks that the index lists, in its order."
+    return list(dict.fromkeys(re.findall(r"\]\(([\w/]+\.ipynb)\)", "".join(form.source(c) for c in PAGES["index.ipynb"].prose).partition("| notebook |")[2])))
+
+
+def test_the_index_lists_every_notebook():
+    assert set(PAGES) - set(listed()) == {"index.ipynb", *(n for n in PAGES if "/solutions/" in n)}
+
+
+def test_in_the_order_of_the_index_each_page_imports_only_earlier_ones():
+    order, late = [n for n in listed() if PAGES[n].is_library], []
+    for place, name in enumerate(order):
+        exported = [c for c in PAGES[name].code if form.source(c).startswith("#| export")]
+        late += [(name, m) for c in exported for m in form.imported(c) if PAGES[name].made_by[m] not in order[:place]]
+    assert len(order) > 100 and not late
 
 
 def output(**data):
