@@ -1368,6 +1368,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                             'fairical_nb.packaged_faces.weights_file': ( 'packaged_faces.html#weights_file',
                                                                                          'fairical_nb/packaged_faces.py')},
             'fairical_nb.paper': { 'fairical_nb.paper.RunFailed': ('paper.html#runfailed', 'fairical_nb/paper.py'),
+                                   'fairical_nb.paper._own_channels': ('paper.html#_own_channels', 'fairical_nb/paper.py'),
                                    'fairical_nb.paper._plain': ('paper.html#_plain', 'fairical_nb/paper.py'),
                                    'fairical_nb.paper._typed': ('paper.html#_typed', 'fairical_nb/paper.py'),
                                    'fairical_nb.paper._unfinished': ('paper.html#_unfinished', 'fairical_nb/paper.py'),

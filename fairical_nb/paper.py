@@ -8,6 +8,8 @@ __all__ = ['parameters_of', 'checked_parameters', 'RunFailed', 'execute']
 # %% ../nbs/40_paper.ipynb #06cbe426
 import ast
 import os
+import shutil
+import tempfile
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -81,6 +83,10 @@ def _unfinished(notebook, executed, died): # paths, whether the kernel died -> (
     return (last, "the kernel died in it") if died and last else None
 
 # %% ../nbs/40_paper.ipynb #96f74700
+def _own_channels(folder): # for papermill: the kernel talks through files in `folder`, so that no two kernels of a machine want one network port
+    from traitlets.config import Config
+    return Config(KernelManager=dict(transport="ipc", ip=f"{folder}/k")) if os.name == "posix" and len(str(folder)) < 90 else Config()
+
 def execute(
     notebook, # path of the notebook
     parameters, # {name: value}, checked
@@ -93,9 +99,10 @@ def execute(
     notebook, executed = Path(notebook), Path(executed)
     executed.parent.mkdir(parents=True, exist_ok=True)
     executed.unlink(missing_ok=True)
-    why = None
-    try: papermill.execute_notebook(str(notebook), str(executed), parameters=parameters, cwd=str(notebook.parent), progress_bar=progress, kernel_name="python3", extra_arguments=["--log-level=CRITICAL"])
+    why, folder = None, tempfile.mkdtemp()
+    try: papermill.execute_notebook(str(notebook), str(executed), parameters=parameters, cwd=str(notebook.parent), progress_bar=progress, kernel_name="python3", extra_arguments=["--log-level=CRITICAL"], config=_own_channels(folder))
     except Exception as e: why = e # a failing cell, a dead kernel, a broken file
+    finally: shutil.rmtree(folder, ignore_errors=True)
     broke = why is not None and not isinstance(why, papermill.PapermillExecutionError)
     stopped = _unfinished(notebook, executed, died=broke)
     if why is None and stopped is None: return

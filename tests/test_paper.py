@@ -263,3 +263,15 @@ def test_every_row_of_the_list_of_runs_has_its_notebook_and_parameters(root, mon
         else:
             with pytest.raises(FileNotFoundError, match=artefact): reproduction.planned([artefact])
     assert sum(not reproduction.obstacles(row) for _, row in table.iterrows()) >= 7
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files as channels")
+def test_a_kernel_wants_no_network_port_that_another_could_take(tmp_path):
+    where = tmp_path / "channels.txt"
+    made = notebook(tmp_path / "n.ipynb", f"""import json
+from ipykernel.connect import get_connection_info
+open({str(where)!r}, "a").write(json.dumps(get_connection_info(unpack=True), default=str) + chr(10))""")
+    for _ in range(2): execute(made, {}, tmp_path / "done.ipynb")
+    first, second = (json.loads(line) for line in where.read_text().splitlines())
+    assert first["transport"] == second["transport"] == "ipc" and first["ip"] != second["ip"]
+    assert not Path(first["ip"]).parent.exists() and not Path(second["ip"]).parent.exists()
