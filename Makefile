@@ -1,12 +1,15 @@
 # `make` alone lists the targets. PYTHON=... names the Python to build .venv with, when the search should not choose.
 .DEFAULT_GOAL := help
-.PHONY: help reproduce test lab readme lock clean
+.PHONY: help setup reproduce test lab readme lock clean
 .NOTPARALLEL:
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 UV ?= uv
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /make \1|/' | awk -F'|' '{printf "  %-16s %s\n", $$1, $$2}'
+
+setup: ## only make .venv, as every target does first; LIGHT=1 before the command leaves torch out
+	@sh requirements/environment.sh
 
 reproduce: ## run the paper notebooks and compare with the published numbers; ARGS="ARTEFACT -p name=value" for a part, FULL=1 to train anew
 	@sh requirements/environment.sh
@@ -20,9 +23,9 @@ test: ## notebooks in sync and clean, notebook tests, pytest
 	echo "== Tests"; python -m pytest -n 2 tests || failed=1; \
 	exit $$failed
 
-lab: ## open the notebooks in JupyterLab
+lab: ## open the notebooks in JupyterLab; ARGS="--no-browser" for its options
 	@sh requirements/environment.sh lab
-	@jupyter lab --ServerApp.root_dir="$(CURDIR)/nbs"
+	@jupyter lab --ServerApp.root_dir="$(CURDIR)/nbs" $(ARGS)
 
 readme: ## make README.md from nbs/index.ipynb
 	@sh requirements/environment.sh

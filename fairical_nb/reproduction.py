@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from .artefacts import beside_printed, versions
+from .artefacts import beside_printed, says_the_same, versions
 from .files import read_json, replacing, root, write_json
 from .paper import RunFailed, checked_parameters, execute, parameters_of
 
@@ -191,8 +191,9 @@ def _moved(staging, out): # put the files of a finished run in their place -> {n
     found = {}
     for f in files:
         name = f.relative_to(staging).as_posix()
-        found[name] = _digest(f.read_bytes())
-        with replacing(out / name, backup=False) as part: shutil.copyfile(f, part)
+        if not says_the_same(f, out / name):
+            with replacing(out / name, backup=False) as part: shutil.copyfile(f, part)
+        found[name] = _digest((out / name).read_bytes())
     shutil.rmtree(staging, ignore_errors=True)
     return found
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Makes .venv as lock.txt and settings.ini say, and does nothing when it is already so.
 #   environment.sh          packages of the lock, then the project itself
-#   LIGHT=1 environment.sh  the same from lock-light.txt: without torch, for Part I and MGBI; a full .venv serves too
+#   LIGHT=1 environment.sh  the same from lock-light.txt: without torch, for Part I and MGBI; a full .venv serves too, and a light one grows when asked
 #   environment.sh EXTRA    the same, then the packages of one extra of settings.ini
 #   environment.sh python   only print the Python that would be used
 # .venv/.packages and .venv/.project say what a finished step installed; a step that was cut short leaves neither.
@@ -43,8 +43,11 @@ if [ -n "${LIGHT:-}" ] && ! have packages "$packages"; then
 fi
 
 if ! have packages "$packages" || ! .venv/bin/python -c '' 2>/dev/null; then
+    grows=no; have packages "$(cksum < requirements/lock-light.txt) $PWD" && .venv/bin/python -c '' 2>/dev/null && grows=yes
     rm -f .venv/.packages .venv/.project .venv/.extra-*
-    if [ -e .venv/.begun ] || ! .venv/bin/python -c '' 2>/dev/null; then
+    if [ $grows = yes ]; then
+        say "Adding the packages of $lock to .venv: $size, once."
+    elif [ -e .venv/.begun ] || ! .venv/bin/python -c '' 2>/dev/null; then
         python=$(choose)
         say "Setting up .venv with $("$python" -V): $size, once."
         rm -rf .venv && mkdir .venv && touch .venv/.begun

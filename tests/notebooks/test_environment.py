@@ -71,8 +71,22 @@ def test_a_changed_lock_starts_anew_and_changed_settings_reinstall_the_project(c
 def test_a_light_environment_becomes_full_when_asked_and_a_full_one_serves_as_light(checkout):
     assert checkout.set_up(LIGHT="1")[::2] == (0, ["venv", LIGHT, PROJECT])
     assert checkout.set_up(LIGHT="1") == (0, "", [])
-    assert checkout.set_up()[::2] == (0, ["venv", PACKAGES, PROJECT])
+    (checkout.folder / ".venv" / "mine").touch()
+    status, message, steps = checkout.set_up()
+    assert (status, steps) == (0, [PACKAGES, PROJECT]) and "Adding the packages of requirements/lock.txt" in message and (checkout.folder / ".venv" / "mine").exists()
     assert checkout.set_up(LIGHT="1") == (0, "", [])
+
+
+def test_a_light_environment_that_is_not_whole_starts_anew(checkout):
+    checkout.set_up(LIGHT="1")
+    (checkout.folder / ".venv" / "bin" / "python").unlink()
+    assert checkout.set_up()[::2] == (0, ["venv", PACKAGES, PROJECT])
+
+
+def test_a_full_installation_that_fails_on_a_light_one_starts_anew(checkout):
+    checkout.set_up(LIGHT="1")
+    assert checkout.set_up(FAIL="require-hashes")[0] == 1
+    assert checkout.set_up()[::2] == (0, ["venv", PACKAGES, PROJECT])
 
 
 def test_a_moved_checkout_is_set_up_anew(checkout):
