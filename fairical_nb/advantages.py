@@ -17,6 +17,10 @@ def _checked(rewards, shape="(G, N)"): # -> float array with at least two pictur
     if not np.isfinite(R).all(): raise ValueError(f"rewards must be finite, but group {np.argwhere(~np.isfinite(R))[0][0]} has one that is not")
     return R
 
+def _options(eps, clip, norm="group"): # ValueError for what would turn advantages round, or make them NaN
+    if norm not in NORMS: raise ValueError(f"norm must be one of {NORMS}, but it is {norm!r}")
+    if not (0 <= eps < np.inf and clip > 0): raise ValueError(f"eps must be finite and >= 0, clip positive, but they are {eps} and {clip}")
+
 def _same(R): # rows without any difference
     return np.ptp(R, axis=1, keepdims=True) == 0
 
@@ -28,8 +32,8 @@ def advantages(
     eps=1e-6, # added to the spread
     clip=5.0, # advantages lie in [-clip, clip]
 )->np.ndarray: # (G, N); rows sum to 0 unless clipped
-    "Advantage of each picture over its own group.\n\n    Raises ValueError for an unknown norm, N = 1, and rewards that are not finite. Source: GRPO; Flow-GRPO for the clip."
-    if norm not in NORMS: raise ValueError(f"norm must be one of {NORMS}, but it is {norm!r}")
+    "Advantage of each picture over its own group.\n\n    Raises ValueError for an unknown norm, N = 1, eps < 0, a clip that is not positive, and rewards that are not finite. Source: GRPO; Flow-GRPO for the clip."
+    _options(eps, clip, norm)
     R = _checked(rewards)
     spread = {"group": R.std(1, keepdims=True) + eps, "global": R.std() + eps, "none": 1.}[norm]
     return np.where(_same(R), 0., np.clip((R - R.mean(1, keepdims=True)) / np.where(spread, spread, 1.), -clip, clip))
@@ -58,14 +62,14 @@ def history_advantages(
 ): # advantages (G, N), or (S, G, N) with steps; the next history
     "Advantages over everything a prompt has earned so far, this group included.\n\n    Raises ValueError for prompts that are not integers, and as `advantages` does. Source: HoloFair: statistics kept across epochs, per prompt and per time-step."
     R, prompts = _checked(rewards), _integers(prompts, len(np.asarray(rewards)))
-    if norm not in NORMS: raise ValueError(f"norm must be one of {NORMS}, but it is {norm!r}")
+    _options(eps, clip, norm)
     if momentum is not None and not 0 <= momentum < 1: raise ValueError(f"momentum must lie in [0, 1), but it is {momentum}")
     found, history = [], dict(history)
     for t in [-1] if steps is None else [int(s) for s in steps]:
         for p, row in zip(prompts, R): history[p, t] = _remembered(history.get((p, t)), row, momentum)
         used = np.array([history[p, t][1:] if history[p, t][0] >= min_count else (row.mean(), row.var()) for p, row in zip(prompts, R)])
         spread = {"group": np.sqrt(used[:, 1]) + eps, "global": np.sqrt(used[:, 1].mean() + used[:, 0].var()) + eps, "none": np.ones(len(R))}[norm]
-        A = np.clip((R - used[:, :1]) / spread[:, None], -clip, clip)
+        A = np.clip((R - used[:, :1]) / np.where(spread, spread, 1.)[:, None], -clip, clip)
         found.append(np.where(_same(R) & np.isclose(R[:, :1], used[:, :1], rtol=1e-9, atol=1e-12), 0., A))
     return (found[0] if steps is None else np.stack(found)), history
 
@@ -84,8 +88,11 @@ def gdpo(
     eps=1e-6, # added to the spreads
     clip=5.0, # of the result
 )->np.ndarray: # (G, N)
-    "Advantages normalised attribute by attribute, then added.\n\n    Raises ValueError as `advantages` does. Source: GDPO, per-reward group normalisation; the last division is that paper's option."
+    "Advantages normalised attribute by attribute, then added.\n\n    Raises ValueError as `advantages` does, and for weights that do not fit. Source: GDPO, per-reward group normalisation; the last division is that paper's option."
     R = _checked(rewards, "(G, N, A)")
+    _options(eps, clip)
     w = np.ones(R.shape[2]) if weights is None else np.asarray(weights, dtype=float)
-    A = np.where(_same(R), 0., (R - R.mean(1, keepdims=True)) / (R.std(1, keepdims=True) + eps)) @ w
+    if w.shape != R.shape[2:] or not ((w >= 0) & np.isfinite(w)).all(): raise ValueError(f"weights must be finite and >= 0, one per attribute ({R.shape[2]}), but they are {w.tolist()}")
+    spread = R.std(1, keepdims=True) + eps
+    A = np.where(_same(R), 0., (R - R.mean(1, keepdims=True)) / np.where(spread, spread, 1.)) @ w
     return np.clip(A / (A.std() + eps) if batch else A, -clip, clip)

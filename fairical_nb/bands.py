@@ -79,7 +79,8 @@ def wavelet_view(
     mode="symmetric", # how the picture continues beyond its borders
     size=None, # side of the view in pixels; None keeps the band's size
 )->torch.Tensor: # (B, 3, size, size) in [0, 1]: cA, cH, cV
-    "The three bands of each grey image, each stretched to [0, 1] by itself; resized last, with antialias.\n\n    Raises ValueError for other shapes and for values outside [0, 1]. Half precision becomes float32. Source: HoloFair, SpaFreq's preprocessing."
+    "The three bands of each grey image, each stretched to [0, 1] by itself; resized last, with antialias.\n\n    Raises ValueError for other shapes, for values outside [0, 1] and for a size that is none. Half precision becomes float32. Source: HoloFair, SpaFreq's preprocessing."
+    if size is not None and not (isinstance(size, (int, np.integer)) and size >= 1): raise ValueError(f"size must be a whole number of pixels, at least 1, or None, but it is {size!r}")
     bands = dwt2(_grey(images), wavelet=wavelet, mode=mode)[:3]
     view = torch.stack([_stretched(b) for b in bands], 1)
     return view if size is None else F.interpolate(view, size=(size, size), mode="bilinear", antialias=True)

@@ -117,7 +117,10 @@ def from_numbers(
     *,
     attributes=None, # {name: classes} for names in tables; None numbers them
 )->Counts: # without single images
-    "Counts that are given as numbers.\n\n    Raises ValueError for negative counts, attributes or classes that differ between contexts, no neutral context and no trigger."
+    "Counts that are given as numbers.\n\n    Raises ValueError for another form, negative counts, attributes or classes that differ between contexts, no neutral context and no trigger."
+    if not isinstance(counts, dict) or not all(isinstance(c, dict) and c for c in counts.values()): raise ValueError(f"counts must be {{context: {{attribute: counts in class order}}}}, with at least one attribute each, but they are {str(counts)[:80]}")
+    odd = [c for c in counts if not isinstance(c, str)]
+    if odd: raise ValueError(f"contexts must be text ('' is neutral), but one is {odd[0]!r}")
     if not counts: raise ValueError("counts are empty: neither neutral images nor a trigger")
     like = next(iter(counts.values()))
     names = _checked_classes(attributes or {a: [str(k) for k in range(np.size(n))] for a, n in like.items()})

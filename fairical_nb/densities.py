@@ -20,6 +20,10 @@ def _level(value, x, name): # a float, 0-d or (B,) level of the schedule -> tens
     if t.ndim > 1 or (t.ndim == 1 and len(t) != len(x)): raise ValueError(f"{name} must be a number or one per image ({len(x)}), but its shape is {tuple(t.shape)}")
     return t if t.ndim == 0 else t.reshape(-1, *[1] * (x.ndim - 1))
 
+def _alike(x, **others): # ValueError unless all have the shape of the latents: others would be broadcast
+    for name, o in others.items():
+        if o is not None and o.shape != x.shape: raise ValueError(f"{name} must have the latents' shape {tuple(x.shape)}, but it has {tuple(o.shape)}")
+
 def _per_image(values, reduce): # (B, ...) -> (B,)
     if reduce not in REDUCE: raise ValueError(f"reduce must be one of {REDUCE}, but it is {reduce!r}")
     flat = values.reshape(len(values), -1)
@@ -31,10 +35,12 @@ def _log_density(x_next, mean, std, reduce): # (B,) log N(x_next; mean, std^2)
     return _per_image(-.5 * z ** 2 - torch.log(std) - .5 * math.log(2 * math.pi), reduce)
 
 def _drawn(mean, std, noise, x_next, dtype, reduce): # -> x_next, logp; no spread: the mean, None
-    if x_next is not None and x_next.shape != mean.shape: raise ValueError(f"x_next must have the latents' shape {tuple(mean.shape)}, but it has {tuple(x_next.shape)}")
+    _alike(mean, x_next=x_next, noise=None if x_next is not None else noise)
+    if reduce not in REDUCE: raise ValueError(f"reduce must be one of {REDUCE}, but it is {reduce!r}")
     if not (std > 0).all():
         if (std > 0).any(): raise ValueError("some images of the batch have a step without noise and some have noise: evaluate them apart")
         return (mean.to(dtype) if x_next is None else x_next), None
+    if x_next is None and noise is None: raise ValueError("a step with noise needs its draws: give noise, or x_next, a sample to evaluate")
     if x_next is None: x_next = (mean + std * noise).to(dtype).detach()
     return x_next, _log_density(_raised(x_next), mean, std, reduce)
 
@@ -62,6 +68,7 @@ def flow_sde_step(
 ): # x_next (B, ...), mean (B, ...), std (0-d or (B, 1, ...)), logp (B,) or None
     "One step of the flow as a Gaussian, with the log-probability of the sample.\n\n    Raises ValueError for a step that does not go down, a < 0 and shapes that do not match. Source: Flow-GRPO, the SDE of section 4.2, as Fair-GRPO uses it."
     if not 0 <= a < math.inf: raise ValueError(f"a must be finite and >= 0, but it is {a}")
+    _alike(x, v=v)
     x_, v_ = _raised(x), _raised(v)
     s, s_next, capped = _checked_sigmas(x_, sigma, sigma_next, sigma_cap)
     dt = s_next - s
@@ -85,6 +92,7 @@ def ddim_step(
     x_next=None, # a stored sample to evaluate instead of drawing one
 ): # x_next (B, ...), mean (B, ...), std (0-d or (B, 1, ...)), logp (B,) or None
     "One step of DDIM as a Gaussian, with the log-probability of the sample.\n\n    Raises ValueError for alphas outside their range or in the wrong order and for eta < 0. Source: DDIM, equations 12 and 16."
+    _alike(x, eps_pred=eps_pred)
     x_, e = _raised(x), _raised(eps_pred)
     now, then = _level(alpha, x_, "alpha"), _level(alpha_next, x_, "alpha_next")
     if not ((0 < now) & (now < 1) & (now <= then) & (then <= 1)).all(): raise ValueError(f"0 < alpha <= alpha_next <= 1 with alpha < 1 is needed, but they are {now.flatten().tolist()} and {then.flatten().tolist()}")
@@ -106,14 +114,15 @@ def gaussian_kl(
     dt=None, # difference of the levels; needed by "flow_grpo"
     reduce="mean", # "mean" or "sum" over all but the first axis
 ): # tensor (B,), >= 0
-    "KL divergence of two Gaussians with the same spread, one value per image.\n\n    Raises ValueError for an unknown form, a spread that is not positive, and a missing dt. Sources: the exact form is elementary; Flow-GRPO, appendix, for the other."
+    "KL divergence of two Gaussians with the same spread, one value per image.\n\n    Raises ValueError for an unknown form, a spread that is not positive, shapes that do not match, and a dt that is missing or 0. Sources: the exact form is elementary; Flow-GRPO, appendix, for the other."
     if form not in KL_FORMS[:2]: raise ValueError(f"form must be one of {KL_FORMS[:2]}, but it is {form!r}" + ("; use velocity_kl with the velocities" if form == "velocity" else ""))
     mean, mean_ref = _raised(mean), _raised(mean_ref)
     if mean.shape != mean_ref.shape: raise ValueError(f"the two means must have one shape, but they have {tuple(mean.shape)} and {tuple(mean_ref.shape)}")
-    std = _raised(torch.as_tensor(std, dtype=None if torch.is_tensor(std) else mean.dtype, device=mean.device))
-    if not (std > 0).all(): raise ValueError("std must be positive: a step without noise has no divergence, leave it out")
+    std = torch.as_tensor(std, dtype=torch.promote_types(mean.dtype, std.dtype) if torch.is_tensor(std) else mean.dtype, device=mean.device)
+    if not ((std > 0) & (std < math.inf)).all(): raise ValueError("std must be positive and finite: a step without noise has no divergence, leave it out")
     if form == "flow_grpo" and dt is None: raise ValueError("form 'flow_grpo' needs dt, the difference of the two levels")
-    factor = 1. if form == "exact" else _level(dt, mean, "dt").abs()
+    factor = mean.new_ones(()) if form == "exact" else _level(dt, mean, "dt").abs()
+    if not ((factor > 0) & (factor < math.inf)).all(): raise ValueError(f"dt must be a step, finite and not 0, but it is {dt}")
     if torch.is_tensor(std) and std.ndim == 1 and mean.ndim > 1: std = _level(std, mean, "std")
     return _per_image(factor * (mean - mean_ref) ** 2 / (2 * std ** 2), reduce)
 

@@ -24,9 +24,10 @@ def policy_loss(
     *,
     clip, # > 0: the ratio's gain is worth nothing outside 1 +- clip
 ): # scalar tensor
-    "PPO's clipped loss, the mean over all elements.\n\n    Raises ValueError for shapes that differ (they would be broadcast) and a clip that is not positive. Source: PPO; HoloFair's objective without its KL term."
+    "PPO's clipped loss, the mean over all elements.\n\n    Raises ValueError for shapes that differ (they would be broadcast), advantages that are not finite, and a clip that is not positive. Source: PPO; HoloFair's objective without its KL term."
     A = torch.as_tensor(advantages, dtype=logp.dtype, device=logp.device)
     if not logp.shape == logp_old.shape == A.shape: raise ValueError(f"logp, logp_old and advantages must have one shape, but they have {tuple(logp.shape)}, {tuple(logp_old.shape)}, {tuple(A.shape)}")
+    if not len(A.flatten()) or not torch.isfinite(A).all(): raise ValueError(f"advantages must be finite and at least one, but they are {A.flatten()[:8].tolist()}")
     if not clip > 0: raise ValueError(f"clip must be positive, but it is {clip}")
     idle = A == 0
     ratio = torch.exp(torch.where(idle, 0., logp - logp_old.detach()))

@@ -231,11 +231,12 @@ def interval(
     cluster="prompt_id", # column of what is drawn; None: single images
     *,
     level=.95, # nominal coverage
-)->pd.DataFrame: # rows ID, CA, CA_mean, MGBI (and worst); columns low, high, bias (mean of the draws minus the estimate); NaN where undefined
+    worst=False, # also a row for the least trigger
+)->pd.DataFrame: # rows ID, CA, CA_mean, MGBI; columns low, high, bias (mean of the draws minus the estimate); NaN where undefined
     "Bootstrap intervals, clustered by prompt.\n\n    Raises ValueError for an unknown kind and when the labels have no column `cluster`. Warns (NoClustersWarning, OneClusterWarning, NoLimitsWarning)."
     if kind not in KINDS: raise ValueError(f"kind must be one of {list(KINDS)}, but it is {kind!r}")
     if self.data.codes is None and cluster is not None: warnings.warn("counts know nothing of prompts: each image is taken as independent, and the interval is too short if images of a prompt hang together", NoClustersWarning, stacklevel=2)
-    names = ["ID", "CA", "CA_mean", "MGBI", "worst"]
+    names = ["ID", "CA", "CA_mean", "MGBI"] + ["worst"] * worst
     order = [SCORES.index(k) for k in names]
     values, at = self.replicates(n, seed=seed, cluster=cluster)[:, order], self.summary[names].to_numpy()
     left = [x[:, order] for x in left_out(self, cluster)] if kind == "bca" else ()

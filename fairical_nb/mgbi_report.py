@@ -92,7 +92,7 @@ def audit(
     if confusion is not None:
         counts = confusion if isinstance(confusion, dict) else read_confusion(confusion, attributes)
         results = {m: corrected(r, counts) for m, r in results.items()}
-    intervals = {m: r.interval(n, seed, kind, cluster, level=level) for m, r in results.items()} if n else {}
+    intervals = {m: r.interval(n, seed, kind, cluster, level=level, worst=True) for m, r in results.items()} if n else {}
     with warnings.catch_warnings():
         if intervals: warnings.simplefilter("ignore", OneClusterWarning) # the intervals have said it
         pairs = versus(results, n=n, seed=seed, kind="percentile" if kind == "percentile" else "basic", cluster=cluster, level=level) if n and len(results) > 1 else None

@@ -22,4 +22,5 @@ def projection(
     bad = ~(np.isfinite(length) & (length > 0)).all((1, 2))
     if bad.any(): raise ValueError(f"embeddings must be finite and not zero, but pair {int(np.flatnonzero(bad)[0])} holds one that is")
     d = np.subtract(*np.moveaxis(z / length, 1, 0))
+    if lam == np.inf: return np.eye(z.shape[2]) - np.linalg.pinv(d) @ d
     return np.linalg.inv(lam * d.T @ d / len(d) + np.eye(z.shape[2]))

@@ -13,8 +13,8 @@ import pandas as pd
 
 # %% ../nbs/25_quality.ipynb #e5b0c009
 def _features(x, name): # -> float64 array (n, d)
-    x = np.asarray(x.detach().cpu() if hasattr(x, "detach") else x, dtype=np.float64)
-    if x.ndim != 2: raise ValueError(f"{name} must have shape (n, d), one row of features per image, but it has {x.shape}")
+    x = np.asarray(x.detach().cpu().double() if hasattr(x, "detach") else x, dtype=np.float64)
+    if x.ndim != 2 or not x.shape[1]: raise ValueError(f"{name} must have shape (n, d), one row of features per image, but it has {x.shape}")
     if len(x) < 2: raise ValueError(f"{name} must hold the features of at least 2 images, but there is {len(x)}: one image has no variance")
     if not np.isfinite(x).all(): raise ValueError(f"{name} must be finite, but row {int(np.flatnonzero(~np.isfinite(x).all(1))[0])} is not")
     return x

@@ -28,8 +28,8 @@ def closed_form(
 )->np.ndarray: # (out, in) float64
     "New weights that send `C` near `V` and leave the rest near what it was.\n\n    Raises ValueError for shapes that do not fit and for `lam` <= 0. Source: Gandikota et al. (2024), equation 7."
     W = np.asarray(W, dtype=float)
-    if W.ndim != 2: raise ValueError(f"W must have shape (out, in), but it has {W.shape}")
-    if not (lam > 0 and scale >= 0 and keep_scale >= 0): raise ValueError(f"lam must be > 0, scale and keep_scale >= 0, but they are {lam}, {scale}, {keep_scale}")
+    if W.ndim != 2 or not np.isfinite(W).all(): raise ValueError(f"W must be finite and have shape (out, in), but it has {W.shape} with {int((~np.isfinite(W)).sum())} entries that are not finite")
+    if not (0 < lam < np.inf and 0 <= scale < np.inf and 0 <= keep_scale < np.inf): raise ValueError(f"lam must be > 0, scale and keep_scale >= 0, all finite, but they are {lam}, {scale}, {keep_scale}")
     C, V = _rows(C, W.shape[1], "C"), _rows(V, W.shape[0], "V")
     if len(C) != len(V): raise ValueError(f"C and V must have one row per edited embedding, but they have {len(C)} and {len(V)}")
     K = _rows(keep, W.shape[1], "keep") if keep is not None else np.zeros((0, W.shape[1]))
