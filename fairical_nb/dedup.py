@@ -71,9 +71,20 @@ def _extents(points, label, first): # cluster number (n,), its kept row (k,) -> 
         origin = points[last]
     return d[last]
 
+def _beyond(points, near): # rows (m, N), a distance -> a distance between two rows that is larger, if there is one
+    d = np.linalg.norm(points - (points.max(0) + points.min(0)) / 2, axis=1)
+    ends = points[d >= near - d.max()] # a row nearer to the middle is that far from no other
+    if not len(ends): return 0.0
+    company = KDTree(ends).query_ball_point(ends, near, return_length=True)
+    return np.linalg.norm(ends - ends[company.argmin()], axis=1).max()
+
 # %% ../nbs/04_dedup.ipynb #91cca427
 def _warn_of_chains(points, label, first, eps, names): # one ChainingWarning for the widest cluster, if it is wide
     width = _extents(points, label, first)
+    unsure = np.flatnonzero((width <= WIDE * eps) & (width * 3 ** .5 > WIDE * eps)) # two steps find at least 1/sqrt(3) of an extent
+    if len(unsure):
+        rows = np.split(np.argsort(label, kind="stable"), np.cumsum(np.bincount(label))[:-1])
+        for k in unsure: width[k] = max(width[k], _beyond(points[rows[k]], WIDE * eps))
     k = int(width.argmax())
     if not width[k] > WIDE * eps: return
     warnings.warn(f"deduplication chained {int((label == k).sum())} points into row {names[k]} although they reach {width[k]:.3g} = {width[k] / eps:.3g} eps apart"
@@ -87,10 +98,12 @@ def representatives(
     method="dbscan", # "dbscan": first row of each chain of neighbours (the paper's); "greedy": first rows, none within eps of an earlier kept one
 )->np.ndarray: # (n,) bool, true for the rows that are kept
     "The rows that stand for their eps-neighbourhood; any two kept rows are more than `eps` apart.\n\n    Raises ValueError for other shapes, NaN and unknown methods; warns (ChainingWarning) when chains exceed 10 eps. Source: the paper, Eq. 13."
-    points = np.array(points, dtype=float)
+    try: points = np.array(points, dtype=float)
+    except (TypeError, ValueError): raise ValueError(f"points must be numbers, one row per operating point, but they are {str(points)[:60]}") from None
+    if points.shape == (0,): return np.zeros(0, bool) # an empty list
     if points.ndim != 2: raise ValueError(f"points must have shape (n, N), one row per operating point, but it has {points.shape}")
     if not np.isfinite(points).all(): raise ValueError(f"points must be finite, but row {np.flatnonzero(~np.isfinite(points).all(1))[0]} is {points[~np.isfinite(points).all(1)][0]}")
-    if not (np.isscalar(eps) and 0 <= eps < np.inf): raise ValueError(f"eps must be a number >= 0, but it is {eps!r}")
+    if not (isinstance(eps, (int, float, np.number)) and 0 <= eps < np.inf): raise ValueError(f"eps must be a number >= 0, but it is {eps!r}")
     if method not in ("dbscan", "greedy"): raise ValueError(f"method must be 'dbscan' or 'greedy', but it is {method!r}")
     kept, crowd = np.ones(len(points), bool), _crowded(points, eps)
     if len(crowd): kept[crowd] = np.isin(np.arange(len(crowd)), _kept(points[crowd], crowd, eps, method))

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from fairical_nb.dedup import representatives
 
@@ -95,6 +95,22 @@ def test_the_chaining_warning_names_the_widest_cluster_and_how_wide():
     with pytest.warns(UserWarning, match="17 points into row 0.*1.44e-05"): representatives(middle)
 
 
+@given(angle=st.floats(0, 6.28), wide=st.floats(9.3, 11.5), N=st.integers(2, 4))
+@settings(max_examples=30, deadline=None)
+def test_a_cluster_wider_than_ten_eps_is_always_named(angle, wide, N):
+    "A star around the kept row: its farthest end is not an end of the widest pair, so two steps from it do not find that pair."
+    assume(abs(wide - 10) > 1e-6)
+    ends = np.array([[-wide / 2, 0], [wide / 2, 0], [0, 8.2]]) # the sides to the third end stay below 10 up to wide = 11.4
+    flat = np.vstack([[[0, 0]], *[np.linspace(0, 1, 20)[1:, None] * e for e in ends]]) @ [[np.cos(angle), np.sin(angle)], [-np.sin(angle), np.cos(angle)]]
+    points = np.column_stack([flat, np.zeros((len(flat), N - 2))]) * 1e-3 + .5
+    far = np.linalg.norm(points[:, None] - points, axis=-1).max() / 1e-3
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert representatives(points, eps=1e-3).sum() == 1
+    assert [w.category.__name__ for w in said] == ["ChainingWarning"] * int(far > 10)
+    if said: assert 10 <= float(re.search(r"= ([\d.]+) eps", str(said[0].message))[1]) <= far + .05
+
+
 def test_no_warning_for_copies_and_near_copies():
     points = np.random.default_rng(0).random((50, 3))
     with warnings.catch_warnings():
@@ -103,7 +119,7 @@ def test_no_warning_for_copies_and_near_copies():
 
 
 @METHODS
-@pytest.mark.parametrize("points", [np.empty((0, 2)), np.zeros((1, 1)), np.full((50_000, 2), .5), np.zeros((3, 10))])
+@pytest.mark.parametrize("points", [[], np.empty((0, 2)), np.zeros((1, 1)), np.full((50_000, 2), .5), np.zeros((3, 10))])
 def test_small_and_large(method, points):
     assert kept(points, method=method).sum() == min(len(points), 1)
 
@@ -119,6 +135,7 @@ def test_forms_of_input(method):
 
 @pytest.mark.parametrize("points,options,words", [
     ([1, 2], {}, ["(2,)"]), ([[1, np.nan]], {}, ["row 0"]), ([[0, 0], [np.inf, 1]], {}, ["row 1"]), ([[1, 2]], {"eps": -1}, ["eps", "-1"]),
+    ([[1, 2]], {"eps": "1"}, ["eps", "'1'"]), ([[1, 2]], {"eps": [1]}, ["eps", "[1]"]), ([["a", 2]], {}, ["points", "numbers", "'a'"]), ([[1, 2], [3]], {}, ["points", "numbers"]),
     ([[1, 2]], {"eps": np.nan}, ["eps", "nan"]), ([[1, 2]], {"method": "kmeans"}, ["kmeans", "dbscan", "greedy"])])
 def test_refusals_name_what_came(points, options, words):
     with pytest.raises(ValueError) as e: representatives(points, **options)
