@@ -20,8 +20,9 @@ def checked_points(
     wrong = [d for d in directions if d not in ("max", "min")]
     if wrong: raise ValueError(f"directions must be 'max' or 'min' per objective, but {wrong[0]!r} is among them")
     if len(directions) < 2: raise ValueError(f"at least two objectives are needed for a trade-off, but there is {len(directions)}: {directions}")
-    x = np.array(points, dtype=float)
-    if not x.size: x = x.reshape(0, len(directions))
+    try: x = np.array(points, dtype=float)
+    except (TypeError, ValueError): raise ValueError(f"points must be numbers, one row of {len(directions)} per operating point, but they are {str(points)[:60]}") from None
+    if x.shape in ((0,), (0, 0)): x = x.reshape(0, len(directions)) # an empty list
     if x.ndim != 2 or x.shape[1] != len(directions): raise ValueError(f"points must have shape (n, {len(directions)}), one column per direction, but it has {x.shape}")
     bad = ~np.isfinite(x).all(axis=1)
     if bad.any(): raise ValueError(f"points must be finite, but row {np.flatnonzero(bad)[0]} is {x[bad][0]}: drop undefined operating points first")
@@ -54,6 +55,8 @@ def bounds(
 )->tuple: # nadir (N,), ideal (N,)
     "Bounds as arrays, after a look whether the losses lie where they may.\n\n    Raises ValueError for other shapes, nadir <= ideal, and losses outside [0, 1] unless both bounds are given."
     N = losses.shape[1]
+    wrong = [b for b in (nadir, ideal) if b is not None and np.asarray(b).dtype.kind not in "iuf"]
+    if wrong: raise ValueError(f"nadir and ideal must be numbers or one number per objective ({N}), but one is {wrong[0]!r}")
     r, z = (np.broadcast_to(np.asarray(default if b is None else b, dtype=float), (N,)) if np.ndim(b) == 0 or np.shape(b) == (N,) else None for b, default in ((nadir, 1), (ideal, 0)))
     if r is None or z is None: raise ValueError(f"nadir and ideal must be numbers or one number per objective ({N}), but they have shapes {np.shape(nadir)} and {np.shape(ideal)}")
     if not (np.isfinite(r) & np.isfinite(z) & (r > z)).all(): raise ValueError(f"nadir must exceed ideal in every objective (in losses), but they are {r.tolist()} and {z.tolist()}")

@@ -18,7 +18,7 @@ from .hypervolume import SAMPLES, ApproximateWarning, volume
 
 # %% ../nbs/06_indicators.ipynb #d38a0797
 def _six(x, directions, r, z, sigma, hv): # checked points (n, N), nadir and ideal (N,), options of `volume` -> the indicators, and HV_error if HV is an estimate
-    if not sigma > 0: raise ValueError(f"sigma must be > 0, but it is {sigma!r}")
+    if not (np.ndim(sigma) == 0 and isinstance(sigma, (int, float, np.number)) and sigma > 0): raise ValueError(f"sigma must be > 0, but it is {sigma!r}")
     if not len(x): return dict(HV=0.0, ONVG=0, ONVGR=np.nan, UD=np.nan, OS=np.nan, AS=np.nan)
     front = minimised(x[nondominated(x, directions)], directions)
     OS, AS = spreads(front, r, z)

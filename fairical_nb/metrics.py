@@ -111,6 +111,7 @@ def parse(
 )->Parsed: # what it is made of
     "Take a metric's name apart.\n\n    Raises ValueError for an unknown name, with the nearest known ones."
     head, *rest = str(metric).split("+", 1)
+    if str(metric).endswith("+"): raise ValueError(f"metric {metric!r} needs the name of an attribute after the plus")
     if head in UTILITY and not rest: return Parsed(metric, (head,), None, None, UTILITY[head].direction)
     if head in FAIRNESS and rest: return Parsed(metric, *FAIRNESS[head], rest[0], "min" if FAIRNESS[head][1] == "gap" else "max")
     if head in OF_GROUPS and rest: return Parsed(metric, (OF_GROUPS[head].function,), "groups", rest[0], OF_GROUPS[head].direction)

@@ -22,7 +22,8 @@ def _levels(score, thresholds): # -> how many thresholds each score reaches (n,)
     if thresholds is None:
         unique, place = np.unique(score, return_inverse=True)
         return place + 1, np.append(unique, np.inf), np.arange(len(unique) + 1)
-    t = np.array(thresholds, dtype=float)
+    try: t = np.array(thresholds, dtype=float)
+    except (TypeError, ValueError): raise ValueError(f"thresholds must be numbers, shape (m,), but they are {str(thresholds)[:60]}") from None
     if t.ndim != 1 or not len(t) or np.isnan(t).any(): raise ValueError(f"thresholds must have shape (m,), m >= 1, without NaN, but they are {t if t.ndim < 2 else t.shape}")
     ordered, place = np.unique(t, return_inverse=True)
     return np.searchsorted(ordered, score, side="right"), ordered, place
@@ -43,9 +44,10 @@ class OneGroupWarning(UserWarning): "An attribute has one group only, so its gap
 POLICIES = ("nan", "zero", "fairical")
 
 # %% ../nbs/03_objectives.ipynb #4a29c7d0
-def _why(c, group): # Counts (k, m), bool (m,) where group's rate is undefined -> the reason in words
+def _why(c, group, rates): # Counts (k, m), number of a group, the rates of which one is undefined there -> the reason in words
     pos, neg = c.tp[group, 0] + c.fn[group, 0], c.fp[group, 0] + c.tn[group, 0]
-    return "no positives" if pos == 0 else "no negatives" if neg == 0 else "nobody selected"
+    if "prec" in rates and pos + neg > 0: return "nobody selected"
+    return "no weight" if pos + neg == 0 else "no positives" if pos == 0 else "no negatives" if neg == 0 else "nobody selected"
 
 # %% ../nbs/03_objectives.ipynb #2c8809ff
 def _filled(rate, name, c, policy): # an undefined rate (k, m) under the policy
@@ -114,7 +116,7 @@ def _column(p, rates, c, policy): # one metric from the rates of all groups -> (
 def _undefined_groups(p, rates, c, classes): # which groups' rates are NaN, and why
     if p.compare == "groups": return "as its function says"
     bad = np.any([rates[r][1].any(-1) for r in p.rates], 0)
-    return ", ".join(("" if classes[g] is None else f"group {classes[g]!r} has ") + _why(c, g) for g in np.flatnonzero(bad))
+    return ", ".join(("" if classes[g] is None else f"group {classes[g]!r} has ") + _why(c, g, p.rates) for g in np.flatnonzero(bad))
 
 # %% ../nbs/03_objectives.ipynb #a09e30c7
 def evaluate(

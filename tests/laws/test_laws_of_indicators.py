@@ -299,6 +299,14 @@ def test_every_format_holds_every_number(fmt):
     ([[.5, .6]], ["max", "up"], {}, ["up"]),
     ([[.5, .6]], WAYS, {"sigma": 0}, ["sigma", "0"]),
     ([[.5, .6]], WAYS, {"sigma": math.nan}, ["sigma", "nan"]),
+    ([[.5, .6]], WAYS, {"sigma": "a"}, ["sigma", "'a'"]),
+    ([[.5, .6]], WAYS, {"sigma": [.1, .1]}, ["sigma", "[0.1, 0.1]"]),
+    ([[.5, .6]], WAYS, {"nadir": "one"}, ["nadir", "'one'"]),
+    (np.empty((0, 3)), WAYS, {}, ["(n, 2)", "(0, 3)"]), # no rows, and yet not of these objectives
+    (np.empty((5, 0)), WAYS, {}, ["(n, 2)", "(5, 0)"]), # five rows of nothing are not "no rows"
+    ([[]], WAYS, {}, ["(n, 2)", "(1, 0)"]),
+    ([["a", .5]], WAYS, {}, ["points", "numbers", "'a'"]),
+    ([[.5, .6], [.7]], WAYS, {}, ["points", "numbers"]),
     ([[.5, .6]], WAYS, {"nadir": [1, 1, 1]}, ["nadir", "2"]),
     ([[.5, .6]], WAYS, {"nadir": 0}, ["nadir"]),
     ([[.5, .6]], WAYS, {"nadir": math.inf, "ideal": 0}, ["nadir"]),

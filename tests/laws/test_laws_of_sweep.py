@@ -261,6 +261,19 @@ def test_undefined_is_one_warning_that_names_metric_attribute_and_group():
         sweep([0, 1, 1, 0], [.1, .6, .3, .8], {"sex": list("ffmm")}, ["acc", "eod+sex"])
 
 
+REASONS = {"tpr": "no positives", "fnr": "no positives", "rec": "no positives", "avg_prec": "no positives", "f1": "no positives", "roc_auc": "no positives", "bal_acc": "no positives", "prec": "nobody selected"}
+@pytest.mark.parametrize("util", metrics.UTILITY)
+def test_the_reason_of_an_undefined_rate_is_that_rates_own(util):
+    "Group b has no positives and group c no weight; whoever is selected makes a precision."
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        sweep([0, 1, 0, 0, 1], [.1, .4, .35, .8, .5], {"g": list("aabbc")}, [f"minmaxd+{util}+g"], thresholds=[.3, .9], sample_weight=[1, 1, 1, 1, 0])
+    text = str(said[0].message)
+    assert len(said) == 1 and "group 'c' has no weight" in text
+    assert (f"group 'b' has {REASONS[util]}" in text) if util in REASONS else "'b'" not in text
+    assert ("group 'a' has nobody selected" in text) == (util == "prec")
+
+
 def test_directions():
     least = {"fpr", "fnr", "dpd+g", "eod+g", *(m for m in METRICS if m.startswith("minmaxd"))}
     for m in METRICS: assert direction(m) == ("min" if m in least else "max"), m
@@ -290,8 +303,9 @@ GOOD = dict(y_true=[0, 1, 0, 1], y_score=[.1, .4, .35, .8], attributes={"gender"
     (dict(y_true=[]), ["y_true", "empty"]), (dict(attributes={"gender": ["a", None, "b", math.nan]}), ["gender", "2", "rows 1, 3", "missing"]),
     (dict(metrics=["eod+race"]), ["race", "gender"]), (dict(metrics=["eod+gender&race"]), ["race"]), (dict(metrics=["eod"]), ["eod+"]), (dict(metrics=["acc+gender"]), ["minmaxd+acc+gender"]),
     (dict(metrics=["eodd+gender"]), ["eodd", "'eod'"]), (dict(metrics=["accc"]), ["'acc'"]), (dict(metrics=["ACC"]), ["'acc'"]), (dict(metrics=["minmaxd+gender"]), ["minmaxd+"]), (dict(metrics=["minmaxd+ac+gender"]), ["ac"]),
+    (dict(metrics=["eod+"]), ["'eod+'", "attribute"]), (dict(metrics=["dpd+gender&"]), ["'dpd+gender&'", "attribute ''"]), (dict(metrics=["minmaxd+acc+"]), ["'minmaxd+acc+'", "attribute"]),
     (dict(metrics=["acc", "acc"]), ["acc", "twice"]), (dict(metrics=[]), ["metric"]), (dict(metrics=["zzz"]), ["zzz", "acc", "eod"]),
-    (dict(thresholds=[]), ["thresholds"]), (dict(thresholds=[.5, math.nan]), ["thresholds"]), (dict(thresholds=[[.5]]), ["thresholds"]), (dict(undefined="skip"), ["undefined", "skip", "zero"]), (dict(missing="ignore"), ["missing", "ignore"]),
+    (dict(thresholds=[]), ["thresholds"]), (dict(thresholds=[.5, math.nan]), ["thresholds"]), (dict(thresholds=[[.5]]), ["thresholds"]), (dict(thresholds=["half"]), ["thresholds", "half"]), (dict(undefined="skip"), ["undefined", "skip", "zero"]), (dict(missing="ignore"), ["missing", "ignore"]),
     (dict(sample_weight=[1, 1]), ["sample_weight", "4"]), (dict(sample_weight=[1, 1, -1, 1]), ["sample_weight", "row 2", "-1"]), (dict(sample_weight=[0] * 4), ["sample_weight", "0"]), (dict(sample_weight=1), ["sample_weight"]),
 ])
 def test_refusals_name_what_came(change, words):
