@@ -70,6 +70,8 @@ def _distinct(names, what): # refuse two inputs of one name
 def _jobs(systems, folder): # -> list of (scores path, prior path or None, name of the output)
     jobs = [_system(s) for s in systems]
     _distinct([out for *_, out in jobs], "rename one, or solve them into different folders")
+    gone = [p for *paths, _ in jobs for p in paths if p is not None and not p.exists()]
+    if gone: raise FileNotFoundError(f"{gone[0]}: no such file")
     inputs = {p.resolve() for *paths, _ in jobs for p in paths if p is not None}
     for *_, out in jobs:
         if (folder / out).resolve() in inputs: raise ValueError(f"{folder / out}: the result would replace an input; choose another folder with -o")
@@ -315,8 +317,8 @@ def pareto(systems, plot, hide_ds, pairs, labels, turn, output_path, fmt, dedup,
 
 # %% ../nbs/41_cli.ipynb #4166eaa8
 def _check_folder(path, drawn): # -o of pareto: a folder, and only with a picture
-    if not drawn and _given("output_path"): raise ValueError(f"{path}: nothing would be written there; add --plot or --turn")
-    if path.suffix.lower() in (".png", ".svg", ".pdf", ".html") and not path.is_dir(): raise ValueError(f"{path}: is the folder for pareto.png and pareto.svg, so give it no such ending")
+    if not drawn and _given("output_path"): click.echo("Warning: -o ignored: nothing is written there without --plot or --turn", err=True)
+    if drawn and path.suffix.lower() in (".png", ".svg", ".pdf", ".html") and not path.is_dir(): raise ValueError(f"{path}: is the folder for pareto.png and pareto.svg, so give it no such ending")
 
 def _fronts_text(systems, fmt, dedup): # {name: Solutions} -> tables one below the other, or JSON
     from tabulate import tabulate, tabulate_formats

@@ -327,6 +327,7 @@ def test_a_disk_that_fills_up_leaves_what_was_there(folder, monkeypatch):
 
 def test_a_result_never_replaces_an_input(folder):
     assert "first.json" in bad(folder, "solve", "first.json", "-o", ".")
+    for absent in ("none.json", "first.json@none.json", "none.json@first.json"): assert "none.json: no such file" in bad(folder, "solve", absent, "-o", ".")
     good("solve", "first.json", "-o", "out")
     assert "out" in bad(folder, "solve", "second.json@out/first.json", "first.json", "-o", "out") # the prior would be lost
 
@@ -457,6 +458,12 @@ def test_systems_with_other_metrics_and_files_that_are_no_solutions(folder, solv
 
 
 # pareto
+
+def test_pareto_names_an_output_folder_that_has_no_use(folder, solved):
+    before = files(folder)
+    done = good("pareto", "s/first.json", "-o", "pictures") # as the published package, which takes it
+    assert "-o ignored" in done.stderr and "--plot" in done.stderr and "Pareto front of first" in done.stdout and files(folder) == before
+
 
 def test_pareto_prints_the_front(folder, solved):
     text = good("pareto", "s/first.json", "s/second.json").stdout
