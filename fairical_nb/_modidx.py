@@ -264,6 +264,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                  'fairical_nb.cli._loaded': ('cli.html#_loaded', 'fairical_nb/cli.py'),
                                  'fairical_nb.cli._named_attributes': ('cli.html#_named_attributes', 'fairical_nb/cli.py'),
                                  'fairical_nb.cli._numbers': ('cli.html#_numbers', 'fairical_nb/cli.py'),
+                                 'fairical_nb.cli._of_base_rates': ('cli.html#_of_base_rates', 'fairical_nb/cli.py'),
                                  'fairical_nb.cli._options': ('cli.html#_options', 'fairical_nb/cli.py'),
                                  'fairical_nb.cli._read': ('cli.html#_read', 'fairical_nb/cli.py'),
                                  'fairical_nb.cli._repeated': ('cli.html#_repeated', 'fairical_nb/cli.py'),

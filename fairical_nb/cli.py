@@ -165,13 +165,19 @@ def solve(systems, metrics, thresholds, dominated, output_path, nulls, seed, ded
 # %% ../nbs/41_cli.ipynb #22d8eeba
 def _tell(name, scores, solutions, verbose, permutations=None, seed=0): # what was found, on standard error
     click.echo(f"{name}: {solutions}", err=True)
-    if verbose:
+    mixed = _of_base_rates(solutions.metrics)
+    if mixed: click.echo(f"{', '.join(mixed)}: these rates depend on the groups' base rates, too, so a gap can come from unequal base rates alone", err=True)
+    if verbose or mixed:
         from fairical_nb.objectives import group_sizes
-        click.echo(group_sizes(scores, solutions.metrics).round(3).to_string(index=False), err=True)
+        click.echo(group_sizes(scores, solutions.metrics if verbose else mixed).round(3).to_string(index=False), err=True)
     if permutations:
         from fairical_nb.nulls import beside
         click.echo(beside(scores, solutions.nondominated(), permutations=permutations, seed=seed).round(4).to_string(index=False), err=True)
     if verbose > 1: click.echo(f"{name}: {scores}; black boxes: {', '.join(solutions.black_boxes) or 'none'}", err=True)
+
+def _of_base_rates(metrics): # those that compare precision, F1, accuracy and the like between groups
+    from fairical_nb.nulls import WITHIN
+    return [m for m in metrics if m.startswith(("minmaxd+", "minmaxr+")) and m.split("+")[1] not in WITHIN]
 
 # %% ../nbs/41_cli.ipynb #98cfaa9d
 def _numbers(text, name): # "1.1" or "1,1.1,1" -> float or list of floats; None stays

@@ -188,6 +188,14 @@ def test_verbose_goes_to_standard_error_with_group_sizes(folder):
     assert len(more.stderr) > len(said.stderr) and "6 samples" in more.stderr
 
 
+@pytest.mark.parametrize("kind", ["minmaxd", "minmaxr"])
+@pytest.mark.parametrize("util,mixed", [("prec", True), ("f1", True), ("acc", True), ("avg_prec", True), ("tpr", False), ("fpr", False), ("tnr", False), ("bal_acc", False), ("roc_auc", False)])
+def test_a_gap_that_base_rates_alone_can_make_has_them_beside_it(folder, kind, util, mixed):
+    said = good("solve", "first.json", "-m", "acc", "-m", f"{kind}+{util}+gender", "-m", "dpd+race", "-o", "out", "--undefined", "zero").stderr
+    assert (f"{kind}+{util}+gender: these rates depend on the groups' base rates" in said) == mixed
+    assert bool(re.search(r"gender\s+f\s+3\s+0\.333", said)) == mixed and not re.search(r"race\s+\S+\s+\d", said) # n and base rate, of that attribute
+
+
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
 def test_wide_tables(folder, ending):
     scores = Scores.from_dict(FIRST)
