@@ -22,6 +22,7 @@ class Sampling:
     pictures: int = 16 # N, pictures of each prompt
     batch: int = 96 # pictures in one pass of the network
     steps: int = 8 # of the sampler
+    eval_steps: int | None = None # of the sampler without noise, when a generator is examined; None: as many
     sigmas: tuple | None = None # explicit levels of a flow, from high to low; None: the scheduler's own for `steps`
     level: float | None = .7 # strength of the noise; None: the family's usual
     still: int = 1 # last steps without noise, never trained
@@ -74,7 +75,7 @@ class Learning:
 class Settings(Learning, Judging, Sampling): "All choices of a run of Fair-GRPO; `settings` makes changed copies."
 
 # %% ../nbs/32_grpo_settings.ipynb #g32s000e
-_PAPER = Settings(updates=300, groups=8, pictures=30, batch=6, steps=10, guidance=4.5, size=512, precision="bf16", eps=.5, undetermined="raise", momentum=None, key="prompt_id",
+_PAPER = Settings(updates=300, groups=8, pictures=30, batch=6, steps=10, eval_steps=40, level=None, guidance=4.5, size=512, precision="bf16", eps=.5, undetermined="raise", momentum=None, key="prompt_id",
                   time_steps=0, accumulate=180, clip=1e-4, reduce="mean", rank=32, alpha=64, lr=5e-5, ema=.9, ema_every=8)
 PRESETS = {"tiny": Settings(sigmas=(1., .875, .75, .625, .5, .375, .25, .125), max_sequence_length=0, updates=25, alpha=32, lr=8e-4), "paper": _PAPER, "literal": dataclasses.replace(_PAPER, pictures=20, batch=5, accumulate=144, eps=1e-6)}
 PRESETS["tiny_sd15"] = dataclasses.replace(PRESETS["tiny"], sigmas=None, steps=10, level=None, max_sequence_length=None)
@@ -103,6 +104,7 @@ def _complaints(s, prompts, processes): # the rules, each as (what must hold, wh
     yield 0 <= s.still < s.steps, f"still must lie in 0..{s.steps - 1}, but it is {s.still}: no step would be trained"
     yield 0 <= s.time_steps <= s.steps - s.still, f"time_steps must lie in 0..{s.steps - s.still} (0: all), but it is {s.time_steps}"
     yield s.sigmas is None or len(s.sigmas) == s.steps, f"sigmas must have one level per step ({s.steps}), but there are {len(s.sigmas or ())}"
+    yield s.eval_steps is None or s.eval_steps >= 1 and s.sigmas is None, f"eval_steps must be None or at least 1, and None with explicit sigmas, but it is {s.eval_steps}"
     yield s.level is None or s.level > 0, f"level must be positive, or there is nothing to train, but it is {s.level}"
     yield s.updates >= 1 and s.save_every >= 1 and s.ema_every >= 1, "updates, save_every and ema_every must be at least 1"
     passes = (s.time_steps or s.steps - s.still) * total // s.batch

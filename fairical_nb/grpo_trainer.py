@@ -227,7 +227,7 @@ def load_run(
     "Continue from a checkpoint.\n\n    Raises FileNotFoundError without one, ValueError for one of another configuration, naming what differs."
     state = load_checkpoint(Path(folder) / "checkpoint.pt")
     theirs, ours = json.loads(state["settings"]) | {"seed": state["seed"], "prompts": state["prompts"]}, json.loads(json.dumps(dataclasses.asdict(run.settings))) | {"seed": run.seed, "prompts": list(run.prompts["prompt"])}
-    differ = [k for k in ours if k not in ("updates", "save_every", "stop") and theirs.get(k) != ours[k]]
+    differ = [k for k in ours if k not in ("updates", "save_every", "stop", "eval_steps") and theirs.get(k) != ours[k]]
     if differ: raise ValueError(f"{folder}: is a run with {', '.join(f'{k} = {str(theirs.get(k))[:40]}' for k in differ)}, but now {', '.join(f'{k} = {str(ours[k])[:40]}' for k in differ)}; take the same settings, or another folder")
     with torch.no_grad():
         for n, p in run.named.items(): p.copy_(state["adapter"][n])

@@ -51,7 +51,7 @@ def examine(
     pipe, # a pipeline, or its adapter from `family`
     prompts, # DataFrame prompt_id, prompt, trigger
     labellers, # {name: labeller}
-    settings, # of `grpo_settings`: steps, sigmas, noise, guidance
+    settings, # of `grpo_settings`: steps (eval_steps for deployment), sigmas, noise, guidance
     *,
     per_prompt=30, # pictures of each prompt
     sampler="deployment", # "deployment": no noise; "training": with it
@@ -64,7 +64,8 @@ def examine(
     options = {} if settings.max_sequence_length is None else {"max_sequence_length": settings.max_sequence_length}
     adapter, table = family(pipe, size=settings.size, **options), prompts.loc[prompts.index.repeat(per_prompt)].reset_index(drop=True)
     seeds = [image_seed(seed, p, r) for p, r in zip(table["prompt_id"], table.groupby("prompt_id").cumcount())]
-    walk = rollout(adapter, list(table["prompt"]), seeds, steps=settings.steps if settings.sigmas is None else None, sigmas=None if settings.sigmas is None else list(settings.sigmas),
+    steps = settings.eval_steps or settings.steps if sampler == "deployment" else settings.steps
+    walk = rollout(adapter, list(table["prompt"]), seeds, steps=steps if settings.sigmas is None else None, sigmas=None if settings.sigmas is None else list(settings.sigmas),
                    level=0. if sampler == "deployment" else settings.level, still=settings.still, guidance=settings.guidance, batch=batch)
     return read(walk.images, table, labellers, sampler=sampler, model=model)
 

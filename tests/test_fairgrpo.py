@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tiny_sd3 import sd3, sd15
 
+from fairical_nb import grpo_verdict
 from fairical_nb.adapters import FILE, add_adapter, load_adapter, save_adapter, without_adapter
 from fairical_nb.balance import DeadSignalWarning, class_rewards, dead, soft_rewards
 from fairical_nb.fairgrpo import advantages, codes, divergence, gdpo, group_rewards, history_advantages, judged, policy_loss, rewards, step_loss
@@ -475,6 +476,25 @@ def test_case08_monitors_stop_a_run_and_name_hacking(pipe, tmp_path):
     was = {"labeller MGBI": .45, "judge MGBI": .46, "agreement": .85, "clear": .8, "undetermined": 0.}
     assert hacking(was, was)["alarm"].tolist() == [False] * 4
     assert hacking(was, was | {"labeller MGBI": .9, "agreement": .5})["alarm"].tolist() == [True, True, False, False]
+
+
+def test_case17_the_deployment_sampler_has_steps_of_its_own(pipe, monkeypatch):
+    "As published: few steps to train, more to deploy; the two samplers' numbers of steps are two settings."
+    asked, walk = {}, grpo_verdict.rollout
+    monkeypatch.setattr(grpo_verdict, "rollout", lambda *a, steps, level, **k: asked.setdefault(level, steps) and walk(*a, steps=steps, level=level, **k))
+    s = settings(SMALL, sigmas=None, steps=3, eval_steps=5, level=.5)
+    for sampler in ("deployment", "training"): examine(pipe, PROMPTS, {"judge": Pixels()}, s, per_prompt=1, sampler=sampler)
+    assert asked == {0.: 5, .5: 3}
+    assert (PRESETS["paper"].steps, PRESETS["paper"].eval_steps, PRESETS["literal"].eval_steps) == (10, 40, 40)
+    for wrong in (dict(eval_steps=5), dict(sigmas=None, eval_steps=0)):
+        with pytest.raises(ValueError, match="eval_steps must be None or at least 1"): checked(settings(SMALL, **wrong), PROMPTS, ATTRIBUTES)
+
+
+def test_the_paper_preset_takes_the_noise_of_the_pipelines_family():
+    "Flow matching with a = .7, the UNet's DDIM with eta = 1: one preset, both published generators."
+    for preset in ("paper", "literal"):
+        assert PRESETS[preset].level is None
+    assert (family(sd3()).level, family(sd15()).level) == (.7, 1.)
 
 
 def test_case17_both_samplers_are_reported(pipe):

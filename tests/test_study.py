@@ -13,10 +13,12 @@ from click.testing import CliRunner
 from test_fairgrpo import PROMPTS, SMALL, Pixels
 from tiny_sd3 import sd3
 
-from fairical_nb import change_commands
+from fairical_nb import change_commands, grpo_settings, grpo_trainer
+from fairical_nb.glyph_world import captions
 from fairical_nb.grpo_settings import PRESETS
 from fairical_nb.grpo_verdict import by_class, read
 from fairical_nb.mgbi import from_counts
+from fairical_nb.prompts import prompt_set
 from fairical_nb.study import counted, distances, over_seeds, read_rows, run_row, strip, table_of, write_method, write_row
 
 torch.set_num_threads(1)
@@ -133,6 +135,28 @@ def test_a_missing_column_of_prompts_is_named(typed, tmp_path):
     PROMPTS.drop(columns="trigger").to_csv(tmp_path / "p.csv", index=False)
     status, text = typed("--prompts", tmp_path / "p.csv", "-o", tmp_path / "run")
     assert status != 0 and "has no column 'trigger'" in text
+
+
+@pytest.mark.parametrize("words, pipeline, first", [((), "tiny", captions(split="train")["prompt"][0]), (("--preset", "tiny_sd15"), "tiny_sd15", captions(split="train")["prompt"][0]), (("--preset", "tiny_sd15", "--pipeline", "tiny"), "tiny", captions(split="train")["prompt"][0]),
+                                                    (("--pipeline", "models/own"), "models/own", prompt_set("train")["prompt"][0]), (("--prompts", "eval"), "tiny", prompt_set("eval")["prompt"][0])])
+def test_pipeline_follows_the_preset_and_prompts_follow_the_pipeline(monkeypatch, tmp_path, words, pipeline, first):
+    "Captions of the glyph world are for the pipelines that know it; a folder's pipeline must not be trained on them unasked."
+    seen = {}
+    monkeypatch.setattr(change_commands, "_pipeline", lambda name: seen.setdefault("pipeline", name))
+    monkeypatch.setattr(change_commands, "_labeller", lambda name: Pixels())
+    monkeypatch.setattr(grpo_trainer, "train", lambda pipe, judge, table, **k: seen.setdefault("prompts", table) is None or sys.exit(7))
+    monkeypatch.setattr(grpo_settings, "checked", lambda *a: "")
+    assert CliRunner().invoke(change_commands.train_fairgrpo, [*words, "-o", str(tmp_path / "run")]).exit_code == 7
+    assert seen["pipeline"] == pipeline and seen["prompts"]["prompt"].iloc[0] == first
+
+
+def test_the_embedded_pipelines_load_by_their_names():
+    assert {n: type(change_commands._pipeline(n)).__name__ for n in change_commands.EMBEDDED} == {"tiny": "StableDiffusion3Pipeline", "tiny_sd15": "StableDiffusionPipeline"}
+
+
+def test_prompts_that_are_not_there_are_named(typed, tmp_path):
+    status, text = typed("--prompts", tmp_path / "none.csv", "-o", tmp_path / "run")
+    assert status != 0 and "none.csv: no such file" in text
 
 
 def test_accelerate_launches_the_command(tmp_path):
