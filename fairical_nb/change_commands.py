@@ -37,6 +37,11 @@ def _labeller(name): # "tiny" or a folder -> a labeller
     from fairical_nb import labelling, tiny_pipeline
     return tiny_pipeline.labeller() if name == "tiny" else labelling.load(name)
 
+def _fitting(pipeline, labeller, size): # -> the labeller's name; what cannot be meant is refused
+    if not labeller and pipeline not in EMBEDDED: raise ValueError(f"--labeller is needed for {pipeline}: the folder of one that reads its pictures (train-spafreq makes it); tiny reads glyphs only")
+    if pipeline in EMBEDDED and size not in (None, 32): raise ValueError(f"the embedded pipeline {pipeline} draws 32 x 32 pixels, but these settings ask for {size}: name a folder with --pipeline, or --set size=None")
+    return labeller or "tiny"
+
 def _prompts(name, pipeline, neutral_only): # a CSV, a set, or None: what fits the pipeline -> DataFrame prompt_id, prompt, trigger
     import pandas as pd
     from fairical_nb.prompts import SETS, prompt_set
@@ -52,7 +57,7 @@ def _prompts(name, pipeline, neutral_only): # a CSV, a set, or None: what fits t
 @click.command("train-fairgrpo")
 @click.option("--preset", default="tiny", show_default=True, help="Settings: tiny, tiny_sd15 (its twin), paper, or literal (the paper's eps and N as printed).")
 @click.option("--pipeline", help="Folder of a diffusers pipeline, or an embedded one: tiny, tiny_sd15. [default: tiny_sd15 for its preset, else tiny]")
-@click.option("--labeller", default="tiny", show_default=True, help="Folder of a SpaFreq labeller, or tiny: the embedded one.")
+@click.option("--labeller", help="Folder of a SpaFreq labeller, or tiny: the embedded one, which reads glyphs. [default: tiny for an embedded pipeline]")
 @click.option("--prompts", help="train, eval, gen, or a CSV with prompt_id, prompt, trigger. [default: train; for an embedded pipeline its captions]")
 @click.option("--neutral-only", is_flag=True, help="Train on prompts without a trigger only, as the paper does.")
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Change a setting; repeat.")
@@ -65,7 +70,8 @@ def train_fairgrpo(preset, pipeline, labeller, prompts, neutral_only, given, see
     from fairical_nb.grpo_settings import checked, settings
     from fairical_nb.grpo_trainer import train
     pipeline = pipeline or ("tiny_sd15" if preset == "tiny_sd15" else "tiny")
-    s, table, judge = settings(preset, **changes(given)), _prompts(prompts, pipeline, neutral_only), _labeller(labeller)
+    s, table = settings(preset, **changes(given)), _prompts(prompts, pipeline, neutral_only)
+    judge = _labeller(_fitting(pipeline, labeller, None if dry_run else s.size))
     click.echo(checked(s, table, judge.attributes), err=True)
     if dry_run: return
     trained = train(_pipeline(pipeline), judge, table, preset=s, seed=seed, folder=output_path, resume=resume)

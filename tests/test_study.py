@@ -138,7 +138,7 @@ def test_a_missing_column_of_prompts_is_named(typed, tmp_path):
 
 
 @pytest.mark.parametrize("words, pipeline, first", [((), "tiny", captions(split="train")["prompt"][0]), (("--preset", "tiny_sd15"), "tiny_sd15", captions(split="train")["prompt"][0]), (("--preset", "tiny_sd15", "--pipeline", "tiny"), "tiny", captions(split="train")["prompt"][0]),
-                                                    (("--pipeline", "models/own"), "models/own", prompt_set("train")["prompt"][0]), (("--prompts", "eval"), "tiny", prompt_set("eval")["prompt"][0])])
+                                                    (("--pipeline", "models/own", "--labeller", "own"), "models/own", prompt_set("train")["prompt"][0]), (("--prompts", "eval"), "tiny", prompt_set("eval")["prompt"][0])])
 def test_pipeline_follows_the_preset_and_prompts_follow_the_pipeline(monkeypatch, tmp_path, words, pipeline, first):
     "Captions of the glyph world are for the pipelines that know it; a folder's pipeline must not be trained on them unasked."
     seen = {}
@@ -148,6 +148,14 @@ def test_pipeline_follows_the_preset_and_prompts_follow_the_pipeline(monkeypatch
     monkeypatch.setattr(grpo_settings, "checked", lambda *a: "")
     assert CliRunner().invoke(change_commands.train_fairgrpo, [*words, "-o", str(tmp_path / "run")]).exit_code == 7
     assert seen["pipeline"] == pipeline and seen["prompts"]["prompt"].iloc[0] == first
+
+
+def test_what_does_not_fit_a_pipeline_is_refused(typed, tmp_path):
+    "The glyphs' labeller would answer for photographs, too; and the embedded pipelines have one size."
+    for words, said in ((("--pipeline", "models/own"), "--labeller is needed for models/own"), (("--preset", "paper"), "draws 32 x 32 pixels, but these settings ask for 512")):
+        status, text = typed(*words, "-o", tmp_path / "run")
+        assert status != 0 and said in text, text
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_embedded_pipelines_load_by_their_names():
