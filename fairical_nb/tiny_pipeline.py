@@ -156,9 +156,13 @@ def write_cards(
     found, # numbers, as from `measured`
     errors=None, # {"labeller": accuracy, "judge": accuracy}: dicts of numbers
 ):
-    "Write the cards of pipeline and judge; the labeller's is written by its own `save`."
+    "Write the cards of pipeline, labeller and judge."
+    right = {who: number_list((errors or {}).get(who, {})) or "Not measured." for who in ("labeller", "judge")}
     common = {"Out-of-scope use": NOT_FOR, "Training data": "Stand-ins: glyph portraits and captions drawn by `standins_glyphs` and `glyph_world`; no photograph, no person.", "How it was made": "`tiny_pipeline.train(seed=0)`; its losses are in tiny_sd3/training.json."}
     write_card(Path(folder) / "tiny_sd3", "tiny_sd3", {"What it is": "A Stable Diffusion 3 pipeline of 0.9 million parameters that draws glyphs of 32 x 32 pixels, skewed on purpose by known amounts.", "Measured": number_list(found), **common,
                "Limitations": "Its shares are not exactly those of its world. A part of its pictures is unclear, textures above all. It knows the words of its captions and no others."})
-    write_card(Path(folder) / "tiny_judge", "tiny_judge", {"What it is": "A convolutional network that reads the three codes of a glyph portrait.", "Share right on drawn portraits it has not seen": number_list((errors or {}).get("judge", {})) or "Not measured.", **common,
+    write_card(Path(folder) / "tiny_judge", "tiny_judge", {"What it is": "A convolutional network that reads the three codes of a glyph portrait.", "Share right on drawn portraits it has not seen": right["judge"], **common,
                "Limitations": "It answers for any picture, also for one that is none of its classes. It shares the autoencoder's reconstructions, though no picture, with the labeller that it judges."})
+    own = labeller(Path(folder) / "tiny_labeller")
+    own.about = common | {"Errors": "Share right on drawn portraits it has not seen:\n\n" + right["labeller"]}
+    own.save(Path(folder) / "tiny_labeller", half=True)

@@ -1,5 +1,7 @@
 "The glyph world, the tiny pipelines' parts, losses and weights: laws, hand-made twins, and that the committed weights come from this code."
 import hashlib
+import re
+import shutil
 
 import numpy as np
 import pytest
@@ -9,10 +11,10 @@ pytest.importorskip("diffusers")
 
 from hypothesis import given, settings, strategies as st  # noqa: E402
 
-from fairical_nb import tiny_parts_training, tiny_pipeline  # noqa: E402
+from fairical_nb import tiny_parts_training, tiny_pipeline, tiny_sd15  # noqa: E402
 from fairical_nb.attributes import TAXONOMY  # noqa: E402
 from fairical_nb.entropy import entropy  # noqa: E402
-from fairical_nb.files import read_json  # noqa: E402
+from fairical_nb.files import read_json, root  # noqa: E402
 from fairical_nb.glyph_labellers import LOOK, SEEDS, Judge, accuracy, agreement, clear, lessons, load_judge, save_judge  # noqa: E402
 from fairical_nb.glyph_world import WORLD, captions, examples, pictured, truth  # noqa: E402
 from fairical_nb.labelling import Labeller  # noqa: E402
@@ -359,3 +361,15 @@ def test_training_resumes_with_the_same_losses(tmp_path):
         assert whole[stage].steps["loss"].tolist() == again[stage].steps["loss"].tolist()
     for name in PARTS:
         assert (tmp_path / "a" / name / "README.md").is_file() or name != "tiny_labeller"
+
+
+def test_kept_cards_are_what_the_code_writes_of_their_numbers_and_the_weights_stay(tmp_path):
+    kept = root() / "nbs" / "weights"
+    for name in ("tiny_sd3", "tiny_labeller", "tiny_judge", "tiny_sd15"):
+        shutil.copytree(kept / name, tmp_path / name)
+    numbers = {name: {k: float(v) if "." in v else int(v) for k, v in re.findall(r"^- ([\w ]+): ([\d.]+)$", (kept / name / "README.md").read_text(), re.M)} for name in ("tiny_sd3", "tiny_labeller", "tiny_judge", "tiny_sd15")}
+    tiny_pipeline.write_cards(tmp_path, numbers["tiny_sd3"], {"labeller": numbers["tiny_labeller"], "judge": numbers["tiny_judge"]})
+    tiny_sd15.write_cards(tmp_path / "tiny_sd15", numbers["tiny_sd15"])
+    for path in (p for p in tmp_path.rglob("*") if p.is_file()):
+        assert path.read_bytes() == (kept / path.relative_to(tmp_path)).read_bytes(), path.name
+    assert "Not measured" not in (kept / "tiny_labeller" / "README.md").read_text()
