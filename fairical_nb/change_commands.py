@@ -54,7 +54,7 @@ def _prompts(name, pipeline, neutral_only): # a CSV, a set, or None: what fits t
     return table[table["trigger"] == ""] if neutral_only else table
 
 # %% ../nbs/41_change_commands.ipynb #g41c000d
-@click.command("train-fairgrpo")
+@click.command("train-fairgrpo", epilog="Example: fairical-nb train-fairgrpo --preset paper --pipeline models/sd3.5-medium --labeller labellers/faces -o runs/sd35m")
 @click.option("--preset", default="tiny", show_default=True, help="Settings: tiny, tiny_sd15 (its twin), paper, or literal (the paper's eps and N as printed).")
 @click.option("--pipeline", help="Folder of a diffusers pipeline, or an embedded one: tiny, tiny_sd15. [default: tiny_sd15 for its preset, else tiny]")
 @click.option("--labeller", help="Folder of a SpaFreq labeller, or tiny: the embedded one, which reads glyphs. [default: tiny for an embedded pipeline]")
