@@ -129,7 +129,7 @@ def _write(table, path): # DataFrame -> .csv or .parquet, whole or not at all
 @click.option("--probabilities", is_flag=True, help="Also a column per class.")
 @click.option("--abstain", type=click.FloatRange(0, 1), help="Undetermined below this probability. [default: the labeller's own]")
 @click.option("--batch-size", type=click.IntRange(1), default=256, show_default=True, help="Images at once.")
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, or auto.")
+@click.option("--device", default="auto", show_default=True, help="cpu, cuda, or auto: a GPU if there is one.")
 def label(labeller, albums, output_path, probabilities, abstain, batch_size, device):
     "Label the images of albums. LABELLER: a folder of train-spafreq, tiny, or tiny-judge."
     if output_path.suffix not in (".csv", ".parquet"): raise ValueError(f"{output_path}: labels are written to .csv or .parquet")
@@ -219,7 +219,7 @@ def _confusions(trained): # Trained -> DataFrame attribute, true, predicted, n
 @click.option("--batch-size", type=click.IntRange(1), default=64, show_default=True, help="Portraits in a step.")
 @click.option("--lr", default=1e-3, show_default=True, help="Learning rate; 1e-5 for a pretrained backbone.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of parts, weights and order.")
-@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, or auto.")
+@click.option("--device", default="auto", show_default=True, help="cpu, cuda, or auto: a GPU if there is one.")
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Another argument of spafreq.train_labeller, such as gamma=2; repeat.")
 def train_spafreq(fairface, utkface, albums, output_path, backbone, weights, given, **options):
     "Train a labeller of perceived attributes on portraits. They come from FairFace, UTKFace or albums."

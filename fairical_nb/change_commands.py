@@ -35,7 +35,7 @@ def _pipeline(name): # one of EMBEDDED, or a folder -> a pipeline
 
 def _labeller(name): # "tiny" or a folder -> a labeller
     from fairical_nb import labelling, tiny_pipeline
-    return tiny_pipeline.labeller() if name == "tiny" else labelling.load(name)
+    return tiny_pipeline.labeller() if name == "tiny" else labelling.load(name, device="auto")
 
 def _fitting(pipeline, labeller, size): # -> the labeller's name; what cannot be meant is refused
     if not labeller and pipeline not in EMBEDDED: raise ValueError(f"--labeller is needed for {pipeline}: the folder of one that reads its pictures (train-spafreq makes it); tiny reads glyphs only")

@@ -228,5 +228,5 @@ def world_of(
     if labeller == judge: raise ValueError(f"labeller and judge must differ, or the gain is in-sample, but both are {judge!r}")
     from fairical_nb import labelling, pipelines
     from fairical_nb.prompts import prompt_set
-    readers = {"labeller": labelling.load(labeller), "judge": labelling.load(judge)}
+    readers = {"labeller": labelling.load(labeller, device="auto"), "judge": labelling.load(judge, device="auto")}
     return {"data": "real", "labellers": readers, "prompts": prompt_set("eval"), "train": prompt_set("train"), "worlds": {}, "make": lambda: pipelines.load_pipeline(pipeline, preset=preset)}

@@ -109,7 +109,6 @@ def run(tmp_path, monkeypatch):
     (("solve", "scores.csv", "-m", "acc,eod+sex"), "on a terminal, its own -m"),
     (("evaluate", "scores.csv"), "solve it first (fairical-nb solve)"),
     (("evaluate", "raw.json"), "this one holds scores, so solve it first"),
-    (("pareto", "out/scores.json", "-o", "pictures"), "add --plot or --turn"),
     (("pareto", "out/scores.json", "-p", "-o", "front.png"), "front.png: is the folder"),
     (("mgbi", "bare.csv"), "--cluster ''")])
 def test_commands_that_are_nearly_right(run, args, words):
