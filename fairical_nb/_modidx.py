@@ -1675,7 +1675,6 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                      'fairical_nb.spafreq.Trained.overall': ('spafreq.html#trained.overall', 'fairical_nb/spafreq.py'),
                                      'fairical_nb.spafreq._mean_accuracy': ('spafreq.html#_mean_accuracy', 'fairical_nb/spafreq.py'),
                                      'fairical_nb.spafreq._measured': ('spafreq.html#_measured', 'fairical_nb/spafreq.py'),
-                                     'fairical_nb.spafreq._numbers': ('spafreq.html#_numbers', 'fairical_nb/spafreq.py'),
                                      'fairical_nb.spafreq._outputs': ('spafreq.html#_outputs', 'fairical_nb/spafreq.py'),
                                      'fairical_nb.spafreq._runs': ('spafreq.html#_runs', 'fairical_nb/spafreq.py'),
                                      'fairical_nb.spafreq._temperatures': ('spafreq.html#_temperatures', 'fairical_nb/spafreq.py'),

@@ -180,6 +180,7 @@ def pictures(
 def _opened(path): # PIL image, or why there is none
     from PIL import Image
     from fairical_nb.faces_dataset import upright
+    from fairical_nb.image_files import BROKEN
     try:
         with Image.open(path) as image: return upright(image)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as e: return e
+    except BROKEN as e: return e

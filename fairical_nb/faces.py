@@ -17,6 +17,7 @@ from PIL import Image
 
 from .attributes import TAXONOMY
 from .face_sources import COLUMNS
+from .image_files import BROKEN
 from .splits import split_rows
 
 # %% ../nbs/20_faces.ipynb #b2030009
@@ -32,7 +33,7 @@ def examine(
     try:
         data = path.read_bytes()
         with Image.open(io.BytesIO(data)) as image: picture = image.convert("RGB")
-    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as e: return found | {"reason": f"unreadable image: {_short(e)}"}
+    except BROKEN as e: return found | {"reason": f"unreadable image: {_short(e)}"}
     content = data if identity == "file" else str(picture.size).encode() + picture.tobytes()
     found = dict(sha256=hashlib.sha256(content).hexdigest(), width=picture.width, height=picture.height)
     return found | {"reason": "" if min(picture.size) >= least else f"small image: {picture.width} x {picture.height} pixels, at least {least} are needed"}

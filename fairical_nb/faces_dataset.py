@@ -11,6 +11,7 @@ import torch
 from PIL import Image, ImageOps
 
 from .attributes import TAXONOMY, attribute
+from .image_files import BROKEN
 from .images import as_images
 
 # %% ../nbs/20_faces_dataset.ipynb #b2050009
@@ -32,7 +33,7 @@ def open_face(
     "Open one picture as a tensor.\n\n    Raises OSError with the path when it cannot be read."
     try:
         with Image.open(path) as image: picture = upright(image)
-    except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as e: raise OSError(f"{path}: cannot be read as a picture any more ({e}); assemble the set again, so that it is put in quarantine") from None
+    except BROKEN as e: raise OSError(f"{path}: cannot be read as a picture any more ({e}); assemble the set again, so that it is put in quarantine") from None
     if crop: picture = ImageOps.fit(picture, (min(picture.size),) * 2, method=Image.Resampling.BICUBIC)
     return as_images([picture], size)[0]
 

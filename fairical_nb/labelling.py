@@ -12,13 +12,14 @@ import numpy as np
 import pandas as pd
 import torch
 from huggingface_hub import ModelCard, ModelCardData
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from .faces_dataset import upright
 from .files import read_json, replacing, write_json
 from .fusion import SpaFreq, with_flip
+from .image_files import BROKEN
 from .images import as_images
 
 # %% ../nbs/21_labelling.ipynb #label008
@@ -96,7 +97,7 @@ def read_pictures(
         try:
             with Image.open(path) as image: pictures.append(as_images([upright(image)], size)[0])
             kept.append(i)
-        except (OSError, UnidentifiedImageError, SyntaxError, ValueError, Image.DecompressionBombError) as e: refused[i] = f"{type(e).__name__}: {e}"
+        except BROKEN as e: refused[i] = f"{type(e).__name__}: {e}"
     return (torch.stack(pictures) if pictures else torch.zeros(0, 3, size, size)), kept, refused
 
 # %% ../nbs/21_labelling.ipynb #label17c

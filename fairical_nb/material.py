@@ -35,12 +35,12 @@ class Files(torch.utils.data.Dataset):
         paths, # (N,) files
         numbers, # (N, A) class numbers, -1 without label
         size, # side in pixels to which they are brought
-    ): self.paths, self.numbers, self.size = [str(p) for p in paths], torch.as_tensor(np.asarray(numbers)), size
+    ): self.paths, self.codes, self.size = [str(p) for p in paths], torch.as_tensor(np.asarray(numbers)), size
     def __len__(self): return len(self.paths)
     def __getitem__(self, i): # -> {"images": (3, size, size), "codes": (A,)}
         pictures, kept, refused = read_pictures([self.paths[i]], self.size)
         if not kept: raise ValueError(f"{self.paths[i]}: cannot be read ({refused[0]}): take it out of the list; it must not be learned from")
-        return {"images": pictures[0], "codes": self.numbers[i]}
+        return {"images": pictures[0], "codes": self.codes[i]}
 
 # %% ../nbs/21_material.ipynb #mater12c
 def learned_from(

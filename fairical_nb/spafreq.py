@@ -47,10 +47,6 @@ def _mean_accuracy(data, only): # validation part, names of attributes -> functi
     return value
 
 # %% ../nbs/21_spafreq.ipynb #spafr019
-def _numbers(data): # dict or data set -> class numbers (N, A)
-    if isinstance(data, dict): return np.asarray(data["codes"])
-    return np.asarray(data.numbers if hasattr(data, "numbers") else data.codes)
-
 def _runs(net): # -> list of (names of the attributes, function(parameter name) -> bool)
     learns = lambda name: net.get_parameter(name).requires_grad
     if len(net.streams) == 1: return [(list(net.attributes), learns)]
@@ -75,7 +71,7 @@ def train_network(
 )->list: # a History per run: one, or one per attribute with separate backbones
     "Train a SpaFreq.\n\n    Raises ValueError for an unknown balance, and as `fit` does. Source: HoloFair, SpaFreq's training."
     if balance not in BALANCE: raise ValueError(f"balance must be one of {BALANCE}, but it is {balance!r}: weights and sampler together would count rare classes twice")
-    numbers = _numbers(data)
+    numbers = np.asarray(data["codes"] if isinstance(data, dict) else data.codes)
     weights, histories = _weights(net, numbers) if balance == "weights" else None, []
     for only, parameters in _runs(net):
         places = [list(net.attributes).index(a) for a in only]
