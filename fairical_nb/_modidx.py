@@ -644,6 +644,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                     'fairical_nb.fronts.scatter': ('fronts.html#scatter', 'fairical_nb/fronts.py'),
                                     'fairical_nb.fronts.stairs': ('fronts.html#stairs', 'fairical_nb/fronts.py')},
             'fairical_nb.fronts_faces': { 'fairical_nb.fronts_faces._face': ('fronts_faces.html#_face', 'fairical_nb/fronts_faces.py'),
+                                          'fairical_nb.fronts_faces.even': ('fronts_faces.html#even', 'fairical_nb/fronts_faces.py'),
                                           'fairical_nb.fronts_faces.faces': ('fronts_faces.html#faces', 'fairical_nb/fronts_faces.py'),
                                           'fairical_nb.fronts_faces.shared_faces': ( 'fronts_faces.html#shared_faces',
                                                                                      'fairical_nb/fronts_faces.py')},

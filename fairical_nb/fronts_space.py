@@ -22,7 +22,7 @@ from .annotations import beside
 from .dominance import hypervolume, minimised, nondominated
 from .drawing import LARGE, MANY, MIDDLE, all_boxes, axis_label, crowd, describe, faint, legend_name, legend_outside, new_axes, read
 from .figures import style
-from .fronts_faces import shared_faces
+from .fronts_faces import even, shared_faces
 
 # %% ../nbs/08_fronts_space.ipynb #b54d34a6
 LIGHT = {2: .75, 0: .5, 1: .3} # share of white in faces toward the third, first and second objective
@@ -38,7 +38,7 @@ def _pile(ax, shared): # draw it
     for i, mine in enumerate(shared):
         if not mine: continue
         look = style(i)
-        walls = Poly3DCollection([ring for _, ring in mine], facecolors=[lit(look["color"], a) for a, _ in mine],
+        walls = Poly3DCollection(even([ring for _, ring in mine]), facecolors=[lit(look["color"], a) for a, _ in mine],
                                  edgecolors=look["color"], linewidths=.7, hatch=look["hatch"], hatchcolor=look["color"], zorder=1)
         ax.add_collection3d(walls, autolim=False)
 

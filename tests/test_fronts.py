@@ -17,7 +17,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.text import Text
 from mpl_toolkits.mplot3d import proj3d
 
-from fairical_nb import fronts_space
+from fairical_nb import fronts_faces, fronts_space
 from fairical_nb.annotations import beside, overlaps, place
 from fairical_nb.cli import main
 from fairical_nb.dominance import hypervolume, minimised, nondominated
@@ -165,7 +165,7 @@ def test_each_face_is_flat_right_angled_and_belongs_to_its_point(seed, ways):
 def test_the_volume_under_the_drawn_surface_is_the_hypervolume(monkeypatch, ways, n):
     "What reaches the axes, not what is computed before."
     drawn, original = [], fronts_space.Poly3DCollection
-    monkeypatch.setattr(fronts_space, "Poly3DCollection", lambda rings, **o: drawn.append((rings, o)) or original(rings, **o))
+    monkeypatch.setattr(fronts_space, "Poly3DCollection", lambda rings, **o: drawn.append(([r[~r.mask.any(1)].data for r in rings], o)) or original(rings, **o))
     systems = cloud(n, 3, 12)
     ax = scatter3d(systems, directions=ways, whole=True)
     every = np.concatenate(list(systems.values()))
@@ -179,6 +179,31 @@ def test_the_volume_under_the_drawn_surface_is_the_hypervolume(monkeypatch, ways
         owned = {tuple(p) for p in systems[f"system {i + 1}"]}
         assert all(any(tuple(p) in owned for p in r) for r in ring)
     assert (ax.get_xlim(), ax.get_zlim()) == ((0, 1) if ways[0] == "max" else (1, 0), (0, 1) if ways[2] == "max" else (1, 0))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_no_plot_in_space_reads_memory_that_nobody_wrote(monkeypatch, whole):
+    "matplotlib fills polygons of different lengths up with `np.empty`: what stood there must not reach the projection."
+    def soiled(*args, clean=np.empty, **options):
+        block = clean(*args, **options)
+        if block.dtype.kind == "f": block.fill(-.9 * np.finfo(block.dtype).max)
+        return block
+    systems, plain = cloud(3, 3, 12), []
+    for k in range(2):
+        if k: monkeypatch.setattr(np, "empty", soiled)
+        ax = scatter3d(systems, METRICS[:3], whole=whole, ax=plt.figure().add_subplot(projection="3d"))
+        ax.get_figure().canvas.draw()
+        plain.append(np.asarray(ax.get_figure().canvas.buffer_rgba()).copy())
+    assert (plain[0] == plain[1]).all()
+
+
+@given(st.lists(st.integers(1, 7), max_size=5), st.integers(0, 99))
+def test_evened_polygons_keep_their_corners(lengths, seed):
+    rings = [np.random.default_rng([seed, n]).random((n, 3)) for n in lengths]
+    block = fronts_faces.even(rings)
+    assert block.shape == (len(rings), max(lengths, default=0), 3)
+    for ring, row in zip(rings, block):
+        assert (row[~row.mask.any(1)].data == ring).all() and (row.data[len(ring):] == ring[-1]).all()
 
 
 def test_better_is_toward_the_reader_and_up():
