@@ -13,7 +13,7 @@ import pandas as pd
 
 from . import radar
 from .dedup import representatives
-from .dominance import bounds, checked_points, minimised, nondominated, spreads, uniformity
+from .dominance import bounds, checked_directions, checked_points, minimised, nondominated, spreads, uniformity
 from .hypervolume import SAMPLES, ApproximateWarning, volume
 
 # %% ../nbs/06_indicators.ipynb #d38a0797
@@ -111,6 +111,7 @@ def _radii(table, axes, box): # table of systems, axis names, volume of the box 
 # %% ../nbs/06_indicators.ipynb #3ed37370
 def _chosen_axes(axes, leave_out, alone=False): # axes without those left out; alone: some system has a single front point
     known = ["HV", "ONVG", "ONVG_rel", "ONVGR", "UD", "OS", "AS", *INDICATORS]
+    if isinstance(axes, str) or not np.iterable(axes): raise ValueError(f"axes must be a list of indicators, such as {list(AXES)}, but they are {axes!r}")
     leave_out = [leave_out] if isinstance(leave_out, str) else list(leave_out)
     drop = {a for a in leave_out if a != "uninformative"}
     twice = [a for i, a in enumerate(axes) if a in list(axes)[:i]]
@@ -136,8 +137,9 @@ def _directions(systems, given): # {name: points or Solutions}, directions or No
     other = [n for n, s in known.items() if s.metrics != known[first].metrics]
     if other: raise ValueError(f"system {other[0]!r} has the metrics {known[other[0]].metrics}, but {first!r} has {known[first].metrics}: compared systems need the same, in the same order")
     if given is None and first is None: raise ValueError("directions must be given, 'max' or 'min' per column, when systems are plain points")
-    if given is not None and first is not None and list(given) != known[first].directions: raise ValueError(f"directions are {list(given)}, but the metrics {known[first].metrics} of {first!r} have {known[first].directions}")
-    return known[first].directions if given is None else list(given)
+    if given is not None: given = checked_directions(given)
+    if None not in (given, first) and given != known[first].directions: raise ValueError(f"directions are {given}, but the metrics {known[first].metrics} of {first!r} have {known[first].directions}")
+    return known[first].directions if given is None else given
 
 # %% ../nbs/06_indicators.ipynb #65490e58
 def compare(
@@ -168,7 +170,7 @@ def compare(
     _warn_of_empty(table.index[table["ONVG"] == 0])
     table.insert(2, "ONVG_rel", table["ONVG"] / max(table["ONVG"].max(), 1))
     axes = _chosen_axes(axes, leave_out, alone=(table["ONVG"] <= 1).any())
-    return _with_area(table, axes, weights, float(np.prod(np.subtract(*bounds(np.empty((0, len(list(directions)))), nadir, ideal)))), errors)
+    return _with_area(table, axes, weights, float(np.prod(np.subtract(*bounds(np.empty((0, len(directions))), nadir, ideal)))), errors)
 
 # %% ../nbs/06_indicators.ipynb #c3261a5e
 def _with_area(table, axes, weights, box, errors): # adds the column "area" and the attrs that say how it came about

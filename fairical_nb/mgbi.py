@@ -105,6 +105,8 @@ def notes(
 
 # %% ../nbs/24_mgbi.ipynb #mgb20
 def _settings(attributes, q, method, eps, ca_eps, target, correction): # checked
+    for name, value in dict(q=q, eps=eps, ca_eps=ca_eps).items():
+        if not isinstance(value, (int, float, np.number)): raise ValueError(f"{name} must be a number, but it is {value!r}")
     if not 0 <= q <= 1: raise ValueError(f"q must lie in [0, 1], but it is {q!r}")
     if method not in METHODS: raise ValueError(f"method must be one of numpy's {list(METHODS)}, but it is {method!r}")
     for name, value in (("eps", eps), ("ca_eps", ca_eps)):

@@ -22,6 +22,13 @@ def typed(*words):
     return done.output
 
 
+def test_the_twin_draws_by_its_name_and_says_nothing_of_its_loading(tmp_path):
+    done = CliRunner().invoke(main, ["generate", "tiny_sd15", "-o", str(tmp_path / "album"), "--first", "1", "--seed", "3"])
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "", f"{tmp_path / 'album'}: 10 images of tiny_sd15\n")
+    manifest = pd.read_csv(tmp_path / "album" / "manifest.csv", keep_default_na=False)
+    assert set(manifest["model"]) == {"tiny_sd15"} and {Image.open(tmp_path / "album" / p).size for p in manifest["image"]} == {(32, 32)}
+
+
 def test_generate_label_and_mgbi_chained_by_labeller_and_judge(tmp_path):
     torch.set_num_threads(1)
     typed("generate", "tiny", "-o", tmp_path / "album", "--first", 2, "-n", 2, "--batch-size", 20)

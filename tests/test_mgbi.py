@@ -125,7 +125,7 @@ def test_bad_counts(counts, says):
 
 
 @FILTER
-@pytest.mark.parametrize("options, says", [({"q": -.1}, "q must"), ({"q": 1.1}, "q must"), ({"eps": -1}, "eps must"), ({"ca_eps": 2}, "ca_eps must"), ({"target": {"height": [1]}}, "'height'"),
+@pytest.mark.parametrize("options, says", [({"q": "a"}, "q must be a number"), ({"eps": None}, "eps must be a number"), ({"q": -.1}, "q must"), ({"q": 1.1}, "q must"), ({"eps": -1}, "eps must"), ({"ca_eps": 2}, "ca_eps must"), ({"target": {"height": [1]}}, "'height'"),
                                            ({"target": {"gender": [.5, .6]}}, "add up to 1"), ({"target": {"gender": [1, 0]}}, "> 0"), ({"target": {"gender": [1 / 3] * 3}}, "2 shares"), ({"correction": "chao"}, "miller-madow")])
 def test_bad_settings(options, says):
     with pytest.raises(ValueError, match=says): from_counts(SMALL, **options)
