@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .files import replacing
+from .files import alone, replacing
 
 # %% ../nbs/23_albums.ipynb #a1b0d009
 COLUMNS = ("image", "prompt_id", "prompt", "trigger", "seed", "model", "sha256", "error") # what a manifest of ours holds
@@ -120,9 +120,9 @@ def writing(
 ): # context: the path, with whole lines only, and nobody else writing
     "Mend a manifest and keep it for this process.\n\n    Raises ValueError when another process writes it, or when its columns are not ours."
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(path.with_name(f".{path.name}.lock"), "w") as lock:
-        _take(lock, path)
+    with contextlib.ExitStack() as held:
+        try: held.enter_context(alone(path, wait=False))
+        except BlockingIOError: raise ValueError(f"{path}: another process is writing this manifest; wait for it, or give each process its own shard") from None
         if path.is_file():
             head, records, broken = _whole(path)
             if tuple(head) != COLUMNS: raise ValueError(f"{path}: has the columns {head}, so it was not written by us; take another folder")
@@ -130,12 +130,6 @@ def writing(
         yield path
 
 # %% ../nbs/23_albums.ipynb #a1b0d033
-def _take(lock, path): # lock the open file `lock`, or say who cannot write
-    try: import fcntl
-    except ImportError: return # no such locks on this system
-    try: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError: raise ValueError(f"{path}: another process is writing this manifest; wait for it, or give each process its own shard") from None
-
 def _rewrite(path, records): # the whole file anew
     with replacing(path, backup=False) as part: part.write_bytes(b"".join(map(_record, [COLUMNS, *records])))
 

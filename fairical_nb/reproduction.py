@@ -7,7 +7,6 @@ __all__ = ['PRESETS', 'INSTALL', 'TERMS', 'Job', 'runs', 'lacking', 'obstacles',
            'state', 'outcome', 'reproduce', 'listing']
 
 # %% ../nbs/40_reproduction.ipynb #9cac759c
-import fcntl
 import functools
 import hashlib
 import importlib.util
@@ -25,7 +24,7 @@ from pathlib import Path
 import pandas as pd
 
 from .artefacts import beside_printed, says_the_same, versions
-from .files import read_json, replacing, root, write_json
+from .files import alone, read_json, replacing, root, write_json
 from .paper import RunFailed, checked_parameters, execute, parameters_of
 
 # %% ../nbs/40_reproduction.ipynb #e277933e
@@ -140,10 +139,7 @@ def _entries(): # the book; an unreadable one is an empty one, and everything ru
     except (OSError, ValueError): return {}
 
 def _note(job, **entry): # several runners, on several machines of a cluster, may write
-    _book().parent.mkdir(exist_ok=True)
-    with open(_book().with_suffix(".lock"), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        write_json(_book(), _entries() | {_key(job): entry}, backup=False)
+    with alone(_book()): write_json(_book(), _entries() | {_key(job): entry}, backup=False)
 
 # %% ../nbs/40_reproduction.ipynb #dcb181b6
 def state(
@@ -157,8 +153,12 @@ def state(
     return "done" if same and entry["fingerprint"] == fingerprint(job) else "stale"
 
 # %% ../nbs/40_reproduction.ipynb #515075e0
+def _peak(): # megabytes of the largest child; None on systems that do not say
+    try: import resource
+    except ImportError: return None
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+
 def _worker(): # in a process of its own: a job as JSON on standard input, its outcome as JSON on standard output
-    import resource
     import time
     parent = os.getppid()
     def watch():
@@ -168,7 +168,7 @@ def _worker(): # in a process of its own: a job as JSON on standard input, its o
     job, start, error = json.loads(sys.stdin.read()), time.perf_counter(), None
     try: execute(job["notebook"], job["parameters"], job["executed"], progress=job["progress"])
     except RunFailed as e: error = str(e)
-    print(json.dumps({"error": error, "seconds": time.perf_counter() - start, "memory_mb": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024}))
+    print(json.dumps({"error": error, "seconds": time.perf_counter() - start, "memory_mb": _peak()}))
 
 # %% ../nbs/40_reproduction.ipynb #872e7970
 def _run(job, progress): # run a Job in a worker, move its files, note it -> the entry

@@ -8,7 +8,6 @@ __all__ = ['ROWS', 'Guessing', 'features', 'distances', 'counted', 'strip', 'loo
 
 # %% ../nbs/32_study.ipynb #g32y0005
 import io
-import resource
 import time
 from pathlib import Path
 
@@ -117,6 +116,11 @@ def _grid(e, contexts=("", "aggressive", "successful", "gentle"), n=10): # pictu
     places = [p for p in places if len(p) == n]
     return strip(e.images[np.concatenate(places)], columns=n) if places else None
 
+def _peak(): # megabytes that this process held at most; None on systems that do not say
+    try: import resource
+    except ImportError: return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
 # %% ../nbs/32_study.ipynb #g32y000h
 def run_row(
     row, # a name in ROWS, or any name with `changes`
@@ -144,7 +148,7 @@ def run_row(
     seconds = time.process_time() - begun - sum(p["seconds"] for p in points)
     rows, counts, e = look(pipe, world, s, per_prompt=per_prompt)
     curve = [] if trained is None else trained.table.drop(columns=["steps", "prompts", "seconds"]).to_dict("records")
-    return {"row": row, "seed": seed, "changes": differs, "updates": len(curve), "seconds": round(seconds, 1), "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    return {"row": row, "seed": seed, "changes": differs, "updates": len(curve), "seconds": round(seconds, 1), "megabytes": _peak(),
             "data": world.get("data", "stand-in"), "measures": rows, "counts": counts, "looks": points, "curve": curve, "grid": _grid(e)}
 
 # %% ../nbs/32_study.ipynb #g32y000j
