@@ -272,3 +272,70 @@ def test_bad_input_is_refused_and_leaves_no_adapter(sd3):
     with pytest.raises(ValueError, match="confidence must lie"):
         small(sd3, confidence=2)
     assert not getattr(sd3.transformer, "peft_config", {})
+
+
+# What is counted, and what is drawn for an update
+
+def test_who_stays_is_who_is_asked_nothing_or_what_is_seen_already_in_every_attribute(sd3, monkeypatch):
+    "Six pictures, two attributes; what is asked is put in by hand, and `before` is another set of pictures than the one that is changed."
+    adapter = family(sd3)
+    latents = torch.randn(6, 4, 8, 8, generator=torch.Generator().manual_seed(0))
+    before = torch.zeros(6, 3, 32, 32)  # dark and red, says Tones (the first of equals)
+    dealt = {"tone": np.array([0, 0, -1, -1, 1, -1]), "hue": np.array([0, 2, 0, 1, 0, -1])}
+    monkeypatch.setattr(alignment, "_asked", lambda logits, wanted, **k: dealt)
+    gradient, numbers = alignment._latent_gradient(adapter, Labeller(Tones(), flip=False), latents, before, {}, (10., 1.))
+    stays = np.array([True, False, True, False, False, True])
+    assert [numbers["stays"], numbers["asked"]] == pytest.approx([stays.mean(), (3 + 5) / 12])
+    with torch.no_grad():
+        images = alignment.decoded(adapter, latents)
+        logits = alignment.logits_of(Labeller(Tones(), flip=False), images)
+        far = (images - before).square().flatten(1).mean(1)
+        cross = sum(-logits[a].log_softmax(1)[i, c] for a, classes in dealt.items() for i, c in enumerate(classes) if c >= 0) / 6
+    assert numbers["kept"] == pytest.approx((far * torch.where(torch.as_tensor(stays), 10., 1.)).mean().item(), rel=1e-5)
+    assert numbers["alignment"] == pytest.approx(cross.item(), rel=1e-4)
+    assert numbers["loss"] == pytest.approx(numbers["alignment"] + numbers["kept"], rel=1e-5) and gradient.shape == latents.shape
+
+
+def test_pictures_are_kept_near_those_without_the_adapter_not_near_themselves(sd3):
+    adapter, labeller = family(sd3), reader(sd3)
+    named = add_adapter(adapter, rank=2)
+    with torch.no_grad():
+        plain = rollout(adapter, ["a person"] * 4, range(4), steps=2, level=0.).images
+        for p in named.values(): p.add_(.2)
+    try:
+        changed = rollout(adapter, ["a person"] * 4, range(4), steps=2, level=0.).images
+        optimiser = make_optimiser([{"params": list(named.values())}], lr=1e-6, weight_decay=0.)
+        found = alignment.update(adapter, labeller, ["a person"] * 4, range(4), {"tone": np.array([.5, .5])}, optimiser, sampling={"steps": 2}, pictures=4, rng=np.random.default_rng(0), keep=(3., 3.))
+    finally:
+        remove_adapter(adapter)
+    assert found["kept"] == pytest.approx(3 * (changed - plain).square().mean().item(), rel=1e-4) and found["kept"] > 1e-6
+
+
+def test_batches_of_the_network_and_leftovers_in_grad_change_nothing(sd3):
+    adapter, found = family(sd3), []
+    for batch in (3, 2):
+        named = add_adapter(adapter, rank=2, seed=4)
+        path = rollout(adapter, ["a person", "a face", "ab"], [1, 2, 3], steps=2, level=0., batch=batch, guidance=2.)
+        g = torch.randn(path.latents[-1].shape, generator=torch.Generator().manual_seed(0))
+        alignment.pull_back(adapter, path, g)
+        found.append(torch.cat([p.grad.flatten() for p in named.values()]))
+        remove_adapter(adapter)
+    assert found[0].abs().max() > 0 and torch.allclose(*found, rtol=1e-3, atol=1e-3 * found[0].abs().max().item())
+
+
+@pytest.mark.parametrize("groups", [1, 2, 5])
+def test_updates_see_every_prompt_in_turn_and_never_the_same_noise_twice(sd3, monkeypatch, groups):
+    def updates(seed):
+        seen = []
+        monkeypatch.setattr(alignment, "update", lambda adapter, labeller, texts, seeds, wanted, optimiser, **k: seen.append((texts, list(seeds), k)) or {"loss": 0.})
+        alignment.debias(sd3, reader(sd3), ["a", "b", "c", "d"], seed=seed, call=call(sd3), updates=4, groups=groups, pictures=3, rank=2, confidence=.7, keep=(1., 1.)).undo()
+        return seen
+    seen, again, other = updates(0), updates(0), updates(1)
+    size = min(groups, 4)
+    assert [s[:2] for s in seen] == [s[:2] for s in again]
+    for texts, seeds, told in seen:
+        assert len(texts) == len(seeds) == 3 * size and len(set(texts)) == size and texts == [t for t in texts[::3] for _ in range(3)]
+        assert told["pictures"] == 3 and told["confidence"] == .7 and told["keep"] == (1., 1.) and told["sampling"]["steps"] == 2
+    every = [x for _, seeds, _ in seen for x in seeds]
+    assert len(set(every)) == len(every) and not set(every) & {x for _, seeds, _ in other for x in seeds}
+    assert {t for texts, _, _ in seen[:4 // size] for t in texts} == set("abcd")

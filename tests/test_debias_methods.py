@@ -12,8 +12,11 @@ from hypothesis import strategies as st  # noqa: E402
 from scipy.stats import binomtest  # noqa: E402
 from transformers import CLIPTextModel  # noqa: E402
 
-from fairical_nb import attention, guidance, prompt_pipelines, uce_pipelines  # noqa: E402
-from fairical_nb.methods import Debiased, DoesNotApply, shares, targets  # noqa: E402
+from fairical_nb import attention, comparison, guidance, prompt_pipelines, uce_pipelines  # noqa: E402
+from fairical_nb.families import family  # noqa: E402
+from fairical_nb.generators import image_seed  # noqa: E402
+from fairical_nb.methods import Debiased, DoesNotApply, sampled, shares, targets  # noqa: E402
+from fairical_nb.prompt_debias import projection  # noqa: E402
 from fairical_nb.tiny_parts import new_pipeline  # noqa: E402
 
 torch.set_num_threads(1)
@@ -214,3 +217,216 @@ def test_what_does_not_apply_says_why(method, fixture, request):
 def test_a_thing_that_is_no_pipeline_is_refused(method):
     with pytest.raises(DoesNotApply):
         method(object(), Labeller(), ["a person"])
+
+
+# What each method asks for, solves and reads, by hand
+
+def test_uce_moves_each_concept_by_its_own_gap_from_the_weights_as_they_were(sd3, monkeypatch):
+    "Two concepts with opposite labels, two rounds: what is sampled, what is encoded, what every layer is solved for."
+    asked, texts, solved = [], [], []
+    one, other = [["dark"] * 4, ["light"] * 3 + ["dark"]]
+    labels = pd.DataFrame({"tone": one + other, "hue": (["red"] * 2 + ["blue"] * 2) + ["green"] * 4})
+    encoded, closed = uce_pipelines._encoded, uce_pipelines.closed_form
+    monkeypatch.setattr(uce_pipelines, "sampled", lambda pipe, labeller, prompts, seeds, call: asked.append((prompts, seeds)) or (None, labels))
+    monkeypatch.setattr(uce_pipelines, "_encoded", lambda adapter, said: texts.append(said) or encoded(adapter, said))
+    monkeypatch.setattr(uce_pipelines, "closed_form", lambda W, C, V, **k: solved.append((W, C, V, k)) or closed(W, C, V, **k))
+    table, target = pd.DataFrame({"prompt": ["a person", "a gentle person", "a gentle face"], "trigger": ["", "gentle", "gentle"]}), {"tone": [.25, .75], "hue": [.2, .3, .5]}
+    layers = [(m, kind, m.weight.detach().double().numpy()) for m, kind in uce_pipelines.text_layers(sd3)]
+    layers = [(m, kind, W.copy()) for m, kind, W in layers]
+    run = lambda seed: uce_pipelines.debias(sd3, Labeller(), table, target, seed, call=call(sd3), rounds=2, images=4, step=.5, lam=.2, keep=("a photo",), words={"dark": "poor"}, encode=encode(sd3))
+    made = run(1)
+    record = made.record
+    made.undo()
+    gaps = np.array([[-.75, .75, -.3, .3, 0.], [0., 0., .2, -.7, .5]])
+    assert texts == [["person", "gentle person", "poor person", "light person", "red person", "green person", "blue person", "a photo"]]
+    assert [r["largest gap"] for r in record] == pytest.approx([.75] * 2) and [r["mean gap"] for r in record] == pytest.approx([abs(gaps).mean()] * 2)
+    held = encoded(family(sd3, max_sequence_length=0), texts[0])
+    length = held[0].shape[1] - held[2].max()
+    for k, (W, C, V, options) in enumerate(solved):
+        _, kind, W0 = layers[k % 2]
+        rows = [uce_pipelines._rows(held, i, kind, length) for i in range(8)]
+        state = .5 * gaps * (k // 2 + 1)
+        wanted = [rows[i] + sum(w * rows[2 + j] for j, w in enumerate(state[i])) for i in range(2)]
+        assert np.array_equal(W, W0) and np.allclose(C, np.concatenate(rows[:2])) and np.allclose(V, np.concatenate(wanted) @ W0.T)
+        assert options["lam"] == .2 and np.allclose(options["keep"], rows[7])
+    assert len(solved) == 4 and asked[0][0] == ["a person"] * 4 + ["a gentle person", "a gentle face"] * 2
+    run(2).undo()
+    every = [s for _, seeds in asked for s in seeds]
+    assert len(set(every)) == len(every) == 4 * 8  # each round, concept, picture and seed has noise of its own
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000), st.sampled_from([.003, .02, .15]))
+def test_a_nudge_is_as_long_as_asked_or_halved(seed, strength):
+    rng = np.random.default_rng(seed)
+    attributes = {"hue": ATTRIBUTES["hue"]}
+    heads = guidance.Heads(attributes, "mean", rng.normal(size=(2, 4)), np.ones((2, 4)), {"hue": rng.normal(size=(2, 3, 4))}, {"hue": rng.normal(size=(2, 3))}, {})
+    h = torch.as_tensor(rng.normal(size=(6, 5, 4)), dtype=torch.float32)
+    share = ((guidance.nudged(h, 1, heads, targets(None, attributes), strength=strength) - h).norm() / h.norm()).item()
+    assert share == 0 or min(abs(share / (strength / 2 ** k) - 1) for k in range(7)) < 1e-3
+
+
+def test_guidance_begins_at_its_first_step(pipe):
+    plain = draw(pipe)
+    late, on = (guidance.debias(pipe, Labeller(), ["a person"], {"tone": [.1, .9]}, call=call(pipe), images=12, strength=1., first=first) for first in (2, 1))
+    assert torch.equal(draw(late, pipe), plain) and not torch.equal(draw(on, pipe), plain)
+
+
+def test_under_classifier_free_guidance_the_prompts_half_is_nudged(sd3, monkeypatch):
+    "Pipelines put the negative half first; heads are trained on the prompt's half as well."
+    guided, seen, taken = call(sd3) | {"guidance_scale": 3.}, [], []
+    made = guidance.debias(sd3, Labeller(), ["a person"], {"tone": [.1, .9]}, call=guided, images=4, strength=1.)
+    monkeypatch.setattr(guidance, "nudged", lambda h, step, *a, **k: taken.append((step, h.clone())) or h)
+    with guidance.tapped(guidance.place(sd3), lambda step, h: seen.append(h.clone())):
+        made(["a gentle person"] * 2, [torch.Generator().manual_seed(s) for s in range(2)], output_type="pt", **guided)
+    assert [s for s, _ in taken] == [0, 1] and all(torch.equal(t, h[2:]) and not torch.equal(t, h[:2]) for (_, t), h in zip(taken, seen))
+    features = guidance._trajectories(sd3, Labeller(), ["a person"], 2, 5, guidance.place(sd3), "mean", guided)[0]
+    seen.clear()
+    with guidance.tapped(guidance.place(sd3), lambda step, h: seen.append(h.clone())):
+        sampled(sd3, Labeller(), ["a person"] * 2, [image_seed(5, "heads", i) for i in range(2)], call=guided)
+    assert np.array_equal(features, np.stack([h[2:].mean(1).numpy() for h in seen]))
+
+
+@pytest.mark.parametrize("ridge", [.1, 10.])
+def test_heads_are_sklearns_on_what_was_told_in_the_order_of_the_classes(ridge):
+    from sklearn.linear_model import LogisticRegression
+    rng = np.random.default_rng(0)
+    hue = rng.integers(0, 3, 90)
+    features = rng.normal(size=(2, 90, 4)) * [1, 5, .2, 1] + np.eye(4)[hue]
+    named = pd.Series([ATTRIBUTES["hue"][k] for k in hue], dtype=object)
+    named[::9] = None
+    tone = pd.Series(np.where(rng.random(90) + hue / 4 > .7, "light", "dark"))
+    heads, told = guidance.train_heads(features, pd.DataFrame({"hue": named, "tone": tone}), ATTRIBUTES, ridge=ridge), named.notna().to_numpy()
+    for t in range(2):
+        z = (features[t] - features[t].mean(0)) / (features[t].std(0) + 1e-6)
+        for a, rows, y in (("hue", told, hue), ("tone", np.ones(90, bool), (tone == "light").to_numpy(int))):
+            peer = LogisticRegression(C=1 / ridge, max_iter=2000).fit(z[rows], y[rows])
+            logits = z @ heads.weights[a][t].T + heads.biases[a][t]
+            p = np.exp(logits - logits.max(1, keepdims=True))
+            assert np.allclose(p / p.sum(1, keepdims=True), peer.predict_proba(z), atol=2e-3)
+            at = np.flatnonzero(rows)
+            apart = LogisticRegression(C=1 / ridge, max_iter=2000).fit(z[np.setdiff1d(at, at[::5])], y[np.setdiff1d(at, at[::5])])
+            assert heads.accuracy[a][t] == pytest.approx(apart.score(z[at[::5]], y[at[::5]]), abs=.06)
+
+
+def test_accuracy_of_heads_is_of_pictures_they_were_not_fitted_to():
+    "More features than pictures: what was fitted is known by heart, what was held out is guessed."
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"tone": rng.permutation(["dark", "light"] * 50)})
+    heads = guidance.train_heads(rng.normal(size=(3, 100, 400)), table, {"tone": ATTRIBUTES["tone"]}, ridge=1e-3)
+    assert (heads.accuracy["tone"] < .85).all()
+
+
+class Listener:
+    "Gives back what it was asked."
+    def __call__(self, prompt, generator=None, **k): return SimpleNamespace(images=list(prompt))
+
+
+def test_injected_words_are_those_that_were_given():
+    made = prompt_pipelines.inject(Listener(), Labeller(), target={"tone": [.5, .5]}, words={"dark": "deep"})
+    asked = made(["a photo of a person"] * 40, [torch.Generator().manual_seed(s) for s in range(40)]).images
+    assert set(asked) == {"a photo of a deep person", "a photo of a light person"}
+
+
+def test_what_is_projected_out_are_the_last_words_of_the_attributes_in_the_target(pipe, monkeypatch):
+    seen, maps = [], prompt_pipelines._maps
+    monkeypatch.setattr(prompt_pipelines, "_maps", lambda adapter, pairs, lam: seen.append((pairs, lam)) or maps(adapter, pairs, lam))
+    prompt_pipelines.project(pipe, Labeller(), target={"tone": [.5, .5]}, lam=7., words={"dark": "poor"}, encode=encode(pipe))
+    assert seen == [([("poor person", "light person")], 7.)]
+    adapter, texts = family(pipe, **encode(pipe)), ["poor person", "light person", "gentle person", "a gentle person"]
+    told, tok = adapter.encode(texts).positive, pipe.tokenizer
+    found = maps(adapter, [texts[:2], texts[2:]], 7.)
+    at = [tok(t).input_ids.index(tok.eos_token_id) - 1 for t in texts]
+    rows = np.stack([told["encoder_hidden_states"][i, k].double().numpy() for i, k in enumerate(at)])
+    assert len(set(at)) > 1 and np.allclose(found["encoder_hidden_states"], projection(rows.reshape(2, 2, -1), lam=7.), atol=1e-5)
+    assert set(found) == set(told)
+
+
+def test_fair_diffusion_goes_towards_the_class_that_injection_would_have_said(monkeypatch):
+    "Away from all others; with the settings that were given; the pictures come back in their order."
+    class StableDiffusionPipeline: ...
+    edits = []
+
+    def edit(prompt, generator, editing_prompt, reverse_editing_direction, **k):
+        edits.append(k)
+        towards = " ".join(e.removesuffix(" person") for e, away in zip(editing_prompt, reverse_editing_direction) if not away)
+        return SimpleNamespace(images=[(p, g.initial_seed(), towards, tuple(editing_prompt)) for p, g in zip(prompt, generator)])
+    monkeypatch.setattr(prompt_pipelines, "_semantic", lambda pipe: edit)
+    options = dict(scale=3., warmup=2, threshold=.8, momentum=.4, beta=.7)
+    made = prompt_pipelines.fair_diffusion(StableDiffusionPipeline(), Labeller(), target={"tone": [.5, .5], "hue": [.2, .3, .5]}, words={"dark": "deep"}, **options)
+    noise = lambda: [torch.Generator().manual_seed(s) for s in range(30)]
+    images = made([f"{k} person" for k in range(30)], noise(), guidance_scale=1.).images
+    said = prompt_pipelines.inject(Listener(), Labeller(), target={"tone": [.5, .5], "hue": [.2, .3, .5]}, words={"dark": "deep"})(["person"] * 30, noise()).images
+    assert [i[:2] for i in images] == [(f"{k} person", k) for k in range(30)]
+    assert [i[2] + " person" for i in images] == said and len(set(said)) == 6
+    assert {i[3] for i in images} == {("deep person", "light person", "red person", "green person", "blue person")}
+    assert all(k == dict(edit_guidance_scale=3., edit_warmup_steps=2, edit_threshold=.8, edit_momentum_scale=.4, edit_mom_beta=.7, guidance_scale=1 + 1e-6) for k in edits)
+
+
+# The comparison
+
+def test_the_strength_is_chosen_by_the_labeller_alone(monkeypatch):
+    asked, said = [], {1.: (.2, .9), 2.: (.9, .1), 3.: (.5, .5)}
+    monkeypatch.setattr(comparison, "_line", lambda name, world, seed, strength, call, per_prompt, more, draws: asked.append((seed, strength, per_prompt, draws)) or dict(zip(("labeller MGBI", "judge MGBI"), said[strength])) | {"strength": strength})
+    lines = comparison.run_method("uce", {}, 4, call={}, strengths=tuple(said), per_prompt=5, final=8)
+    assert asked == [(4, 1., 5, 0), (4, 2., 5, 0), (4, 3., 5, 0), (4, 2., 8, 500)]
+    assert [(line["role"], line["strength"]) for line in lines] == [("point", 1.), ("point", 2.), ("point", 3.), ("chosen", 2.)]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_method_is_set_up_with_its_strength_and_the_reward_and_undone_whatever_happens(monkeypatch, broken):
+    seen, undone, judge = [], [], object()
+
+    def method(pipe, labeller, prompts, target, seed, **k):
+        seen.append((pipe, labeller, prompts, target, seed, k))
+        return Debiased(pipe, "m", restore=lambda: undone.append(pipe))
+
+    def judged(made, world, per_prompt, *, call, seed, draws):
+        assert len(undone) == len(seen) - 1  # not before it was looked at
+        if broken: raise RuntimeError("no picture")
+        return {"labeller MGBI": .5, "seed of pictures": seed, "n": per_prompt}
+    monkeypatch.setitem(comparison.METHODS, "m", (method, "knob", (1., 2.), {"a": 1, "b": 2}))
+    monkeypatch.setattr(comparison, "judged", judged)
+    world = {"labellers": {"labeller": "reward", "judge": judge}, "prompts": "eval", "train": "train", "make": lambda: "pipe"}
+    fresh = lambda: comparison.run_method("m", world, 6, call={}, final=9, more={"b": 3})
+    if broken:
+        with pytest.raises(RuntimeError): fresh()
+        assert undone == ["pipe"]
+        return
+    lines = fresh()
+    assert undone == ["pipe"] * 3 and [s[5] for s in seen] == [{"a": 1, "b": 3, "knob": k} for k in (1., 2., 1.)]
+    assert all(s[:5] == ("pipe", "reward", "train", None, 6) for s in seen) and lines[-1]["seed of pictures"] == 6 and [line["n"] for line in lines] == [8, 8, 9]
+
+
+def test_pictures_to_be_judged_have_the_seeds_of_their_prompt():
+    from PIL import Image
+    asked = []
+
+    def pipe(prompt, generator=None, **k):
+        asked.extend(zip(prompt, (g.initial_seed() for g in generator)))
+        return SimpleNamespace(images=[Image.new("RGB", (4, 4), (g.initial_seed() % 251, 0, 0)) for g in generator])
+    table = pd.DataFrame({"prompt_id": ["p", "q"], "prompt": ["a person", "a face"], "trigger": ["", "x"]})
+    for seed in (0, 3):
+        asked.clear()
+        images, about = comparison.pictures(pipe, table, 3, call={}, seed=seed)
+        wanted = [(t, image_seed(seed, p, r)) for p, t in (("p", "a person"), ("q", "a face")) for r in range(3)]
+        assert asked == wanted and about["prompt_id"].tolist() == list("pppqqq")
+        assert [round(float(x) * 255) for x in images[:, 0, 0, 0]] == [s % 251 for _, s in wanted]
+
+
+@pytest.mark.parametrize("role, wanted", [("chosen", {"chosen", "absent", ""}), ("point", {"point", "absent", ""}), (None, {"chosen", "point", "absent", ""})])
+def test_tables_are_read_by_role(tmp_path, role, wanted):
+    comparison.write_lines([{"method": "m", "role": r, "judge MGBI": 1 / 3} for r in ("point", "chosen")], tmp_path / "m.csv")
+    comparison.write_lines([{"method": "n", "role": "absent"}], tmp_path / "n.csv")
+    comparison.write_lines([{"method": "fair_grpo", "judge MGBI": .5}], tmp_path / "o.csv")
+    table = comparison.read_methods(tmp_path, role)
+    assert set(table["role"].fillna("")) == wanted and len(table) == len(wanted)
+    assert (tmp_path / "m.csv").read_text().splitlines()[1].split(",")[2] == "0.33333"
+
+
+def test_a_picture_that_cannot_be_made_stops_what_needs_it():
+    def pipe(prompt, generator=None, **k): raise RuntimeError("no picture of this")
+    with pytest.raises(RuntimeError, match="no picture of this"):
+        sampled(pipe, Labeller(), ["a"] * 3, [0, 1, 2])
+    with pytest.raises(RuntimeError, match="no picture of this"):
+        comparison.pictures(pipe, pd.DataFrame({"prompt_id": ["p"], "prompt": ["a"], "trigger": [""]}), 2, call={})

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tiny_sd3 import sd3, sd15
 
-from fairical_nb import grpo_verdict
+from fairical_nb import grpo_trainer, grpo_verdict
 from fairical_nb.adapters import FILE, add_adapter, load_adapter, save_adapter, without_adapter
 from fairical_nb.balance import DeadSignalWarning, class_rewards, dead, soft_rewards
 from fairical_nb.fairgrpo import advantages, codes, divergence, gdpo, group_rewards, history_advantages, judged, policy_loss, rewards, step_loss
 from fairical_nb.families import family
 from fairical_nb.grpo_settings import PRESETS, checked, settings
-from fairical_nb.grpo_trainer import drawn_prompts, load_run, past_limit, save_run, start, train, update
-from fairical_nb.grpo_verdict import examine, hacking, measures
+from fairical_nb.grpo_trainer import drawn_prompts, drawn_steps, past_limit, start, train, update
+from fairical_nb.grpo_verdict import LIMITS, Examination, examine, hacking, measures, same, sure
 from fairical_nb.rollout import image_seeds, rollout, transition
 
 torch.set_num_threads(1)
@@ -394,6 +394,7 @@ def test_gradients_of_several_passes_are_one_step():
     whole = train(sd3(), Pixels(), PROMPTS, preset=SMALL, updates=1, time_steps=1)
     parts = train(sd3(), Pixels(), PROMPTS, preset=SMALL, updates=1, time_steps=1, batch=4, accumulate=2)
     assert parts.run.taken == whole.run.taken == 1
+    assert parts.table["grad_norm"][0] == pytest.approx(whole.table["grad_norm"][0], rel=1e-3)  # AdamW forgives a sum in place of a mean; the norm does not
     for a, b in zip(whole.run.named.values(), parts.run.named.values()):
         assert torch.allclose(a, b, atol=2e-5)
 
@@ -525,3 +526,326 @@ def test_an_adapter_taken_off_leaves_the_network_as_it_was(pipe):
     after = pipe.transformer.state_dict()
     assert list(after) == list(before) and all(torch.equal(v, after[n]) for n, v in before.items())
     assert len(add_adapter(pipe, rank=3)) == len(add_adapter(sd3(), rank=3))
+
+
+# every number by hand or by a twin
+
+@bounded(max_examples=30)
+@given(st.sampled_from([None, 0., .25, .9]), st.integers(0, 999), st.integers(1, 4))
+def test_history_is_the_weighted_sample_of_all_that_was_seen(momentum, seed, visits):
+    "A twin that keeps every reward with its weight: each visit takes a share 1 - momentum of the whole, or every reward counts the same."
+    rng, history, seen, weights = np.random.default_rng(seed), {}, np.zeros(0), np.zeros(0)
+    for v in range(visits):
+        R = rng.normal(rng.normal() * 3, 1, (1, 5))
+        keep, share = (1, 1) if momentum is None or not v else (momentum, 1 - momentum)
+        seen, weights = np.r_[seen, R[0]], np.r_[keep * weights, np.full(5, share)]
+        A, history = history_advantages(R, history, [3], momentum=momentum, clip=99)
+        mean = np.average(seen, weights=weights)
+        var = np.average((seen - mean) ** 2, weights=weights)
+        assert np.allclose(history[3, -1], (5 * (v + 1), mean, var), rtol=1e-9)
+        assert np.allclose(A, (R - mean) / (var ** .5 + 1e-6), rtol=1e-9)
+
+
+@pytest.mark.parametrize("norm", ["group", "none"])
+def test_a_first_visit_is_judged_as_without_memory_whatever_the_norm(norm):
+    R = np.random.default_rng(0).normal(size=(3, 6)) * [[1], [3], [9]] + [[0], [5], [-2]]
+    assert np.allclose(history_advantages(R, {}, [4, 2, 7], norm=norm)[0], advantages(R, norm=norm))
+    labels = np.random.default_rng(1).integers(0, 2, (3, 6, 1))
+    for statistics in ("group", "history"):
+        A, rewarded, _, _ = judged(labels, [2], {}, [0, 1, 2], statistics=statistics, norm=norm)
+        assert np.allclose(A, advantages(rewarded, norm=norm))
+
+
+def test_two_groups_of_one_memory_enter_before_either_is_judged():
+    R = np.array([[0., 1, 2, 3], [10., 11, 12, 15]])
+    A, history = history_advantages(R, {}, [7, 7])
+    assert np.allclose(A, (R - R.mean()) / (R.std() + 1e-6)) and np.allclose(history[7, -1], (8, R.mean(), R.var()))
+
+
+@pytest.mark.parametrize("weights", [None, [2., .5], [0., 1.]])
+@pytest.mark.parametrize("batch", [False, True])
+def test_case18_gdpo_against_a_loop(weights, batch):
+    R, w = np.random.default_rng(3).normal(size=(3, 5, 2)) * [10, .1], weights or [1., 1.]
+    A = np.array([[sum(w[a] * (R[g, i, a] - np.mean(R[g, :, a])) / (np.std(R[g, :, a]) + 1e-6) for a in range(2)) for i in range(5)] for g in range(3)])
+    assert np.allclose(gdpo(R, weights=weights, batch=batch, clip=99), A / (A.std() + 1e-6) if batch else A, rtol=1e-9)
+
+
+@pytest.mark.parametrize("changes", [{}, dict(weights=[2., .5]), dict(target={1: [.2, .5, .3]}), dict(weights=[0., 3.], target={0: [.9, .1]}, eps=.3, clip=1.5, center=False)])
+def test_rewards_from_probabilities_and_of_groups_against_a_loop(changes):
+    rng, options = np.random.default_rng(0), {k: v for k, v in changes.items() if k not in ("weights", "target")}
+    w, target = changes.get("weights", [1., 1.]), changes.get("target", {})
+    P = [rng.dirichlet(np.ones(k), 7) for k in (2, 3)]
+    per_class = [class_rewards(p.sum(0), target=target.get(a), **options) for a, p in enumerate(P)]
+    assert np.allclose(soft_rewards(P, **changes), [sum(w[a] * sum(p[i, k] * per_class[a][k] for k in range(p.shape[1])) for a, p in enumerate(P)) for i in range(7)])
+    labels = np.stack([rng.integers(0, k, (4, 6)) for k in (2, 3)], 2)
+    R, each = group_rewards(labels, [2, 3], **changes)
+    assert np.allclose(R, [rewards(y, [2, 3], **changes) for y in labels]) and np.allclose(R, each @ w)
+    for statistics in ("group", "history", "gdpo"):
+        assert np.allclose(judged(labels, [2, 3], {}, range(4), statistics=statistics, **changes)[1], R)
+
+
+def moved(pipe, reduce="sum"):
+    "A walk of unequal steps, and the adapter somewhere else than where it began."
+    adapter = family(pipe, max_sequence_length=0)
+    walk = rollout(adapter, ["ab", "cd", "ef"], [1, 2, 3], sigmas=[1., .9, .6, .2], reduce=reduce, decode=False)
+    named = add_adapter(pipe, rank=2)
+    with torch.no_grad():
+        for i, p in enumerate(named.values()):
+            p.add_(.05 * torch.randn(p.shape, generator=torch.Generator().manual_seed(i)))
+    return adapter, walk, named
+
+
+@pytest.mark.parametrize("reduce", ["mean", "sum"])
+def test_case06_divergence_of_a_step_is_that_of_torchs_gaussians_with_that_steps_spread(pipe, reduce):
+    from torch.distributions import Normal, kl_divergence
+    adapter, walk, _ = moved(pipe, reduce)
+    for t in walk.noisy:
+        with torch.no_grad():
+            _, mean, out = transition(adapter, walk, t, [0, 2])
+            with without_adapter(pipe.transformer):
+                _, mean_ref, out_ref = transition(adapter, walk, t, [0, 2])
+            total = lambda x: getattr(x.flatten(1), reduce)(1)
+            gaussian = lambda m: Normal(m.double(), walk.std[t].double())
+            exact = total(kl_divergence(gaussian(mean), gaussian(mean_ref))).float()
+            wanted = {"exact": exact, "flow_grpo": exact * (walk.schedule.now[t] - walk.schedule.then[t]), "velocity": total((out - out_ref) ** 2 / 2)}
+            for form, value in wanted.items():
+                found = divergence(adapter, walk, t, torch.tensor([0, 2]), mean, out, form=form)
+                assert (value > 0).all() and torch.allclose(found, value, rtol=1e-4), (t, form)
+
+
+def test_the_loss_of_a_step_is_the_policys_plus_beta_times_the_divergence_and_so_is_its_gradient(pipe):
+    adapter, walk, named = moved(pipe)
+    A, t, beta, clip = np.array([2., -1.]), 1, .3, .05
+    index = torch.tensor([2, 0])
+    loss, facts = step_loss(adapter, walk, t, A, index=index, clip=clip, beta=beta, form="exact")
+    loss.backward()
+    ours = torch.cat([p.grad.flatten() for p in named.values()])
+    for p in named.values(): p.grad = None
+    logp, mean, out = transition(adapter, walk, t, index)
+    ratio = torch.exp(logp - walk.logp[t][index])
+    policy = torch.stack([torch.maximum(-a * r, -a * r.clamp(1 - clip, 1 + clip)) for a, r in zip(A, ratio)]).mean()
+    kl = divergence(adapter, walk, t, index, mean, out, form="exact").mean()
+    (policy + beta * kl).backward()
+    theirs = torch.cat([p.grad.flatten() for p in named.values()])
+    assert kl > 1e-4 and (ratio - 1).abs().max() > clip  # both parts are at work
+    assert [facts[k] for k in ("loss", "policy", "kl")] == pytest.approx([(policy + beta * kl).item(), policy.item(), kl.item()], rel=1e-5)
+    assert loss.item() == facts["loss"] and torch.allclose(ours, theirs, rtol=1e-4, atol=1e-7)
+    assert facts["clipped"] == ((ratio - 1).abs() > clip).float().mean().item()
+    free, _ = step_loss(adapter, walk, t, A, index=index, clip=clip, beta=0.)
+    assert free.item() == pytest.approx(policy.item(), rel=1e-5)
+
+
+# the adapter: its scale, its start, its place
+
+@pytest.mark.parametrize("make", [sd3, sd15])
+def test_the_adapter_is_on_every_projection_of_attention_and_nowhere_else(make):
+    from diffusers.models.attention_processor import Attention
+    pipe = make()
+    network = family(pipe).network
+    wanted = {f"{n}.{k}" for n, m in network.named_modules() if isinstance(m, Attention) for k, layer in m.named_modules() if isinstance(layer, torch.nn.Linear)}
+    named = add_adapter(pipe, rank=2)
+    assert {n.split(".lora_")[0] for n in named} == wanted and len(named) == 2 * len(wanted)
+    assert {n for n, p in network.named_parameters() if p.requires_grad} == set(named)
+
+
+def test_alpha_is_twice_the_rank_where_none_is_said(pipe):
+    add_adapter(pipe, rank=3)
+    assert (pipe.transformer.peft_config["fair"].r, pipe.transformer.peft_config["fair"].lora_alpha) == (3, 6)
+
+
+def test_the_adapters_start_follows_from_its_seed_alone_and_draws_nothing_from_the_caller():
+    torch.manual_seed(5)
+    first = torch.rand(3)
+    starts = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(5)
+        starts.append(torch.cat([p.detach().flatten() for p in add_adapter(sd3(), rank=2, seed=seed).values()]))
+    torch.manual_seed(5)
+    other = sd3()  # sets torch's seed itself
+    torch.manual_seed(5)
+    add_adapter(other, rank=2, seed=3)
+    assert torch.equal(torch.rand(3), first)
+    assert torch.equal(starts[0], starts[1]) and not torch.equal(starts[0], starts[2])
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_saved_adapter_has_the_number_format_that_was_asked_for(pipe, tmp_path, half):
+    from safetensors.torch import load_file
+    add_adapter(pipe, rank=2)
+    save_adapter(pipe, tmp_path, half=half)
+    assert {t.dtype for t in load_file(tmp_path / FILE).values()} == {torch.float16 if half else torch.float32}
+
+
+def test_the_adapter_is_back_after_an_error_without_it(pipe):
+    named = add_adapter(pipe, rank=2)
+    with torch.no_grad():
+        for p in named.values(): p.add_(.1)
+    adapter = family(pipe, max_sequence_length=0)
+    walk = rollout(adapter, ["ab"], [1], sigmas=list(SIGMAS), decode=False)
+    with pytest.raises(KeyError), without_adapter(pipe.transformer):
+        raise KeyError
+    assert torch.equal(transition(adapter, walk, 1)[0], walk.logp[1])
+
+
+# the trainer: what is drawn, what reaches the parts, what is averaged, what is kept
+
+def test_time_steps_are_drawn_without_repeats_and_anew_for_every_update_and_seed():
+    noisy = [0, 1, 3, 4, 6]
+    for count in (0, 2, 5):
+        draws = [drawn_steps(noisy, count, seed, u) for seed in range(3) for u in range(5)]
+        assert all(len(set(d)) == len(d) == (count or 5) and set(d) <= set(noisy) for d in draws) and len(set(map(tuple, draws))) > 8
+    assert {t for u in range(30) for t in drawn_steps(noisy, 1, 0, u)} == set(noisy)
+    assert drawn_steps(noisy, 3, 1, 2) == drawn_steps(noisy, 3, 1, 2)
+    keys = np.repeat(range(5), 4)
+    assert len({tuple(drawn_prompts(keys, 5, seed, 0)) for seed in range(20)}) > 10
+
+
+def test_every_setting_reaches_the_place_where_it_acts(pipe, monkeypatch):
+    "One run in which nothing is as by default; what the parts are given is written down."
+    s = settings(SMALL, level=.4, still=2, guidance=3., sigmas=(1., .9, .6, .2), reduce="mean", beta=.3, form="exact", clip=.15, eps=.7, reward_clip=4., center=False, weights={"age": 2.}, target={"age": (.2, .3, .5)},
+                 undetermined="zero", leave_one_out=True, norm="none", momentum=.8, by_step=False, rank=3, alpha=5, targets=("attn.to_q",), lr=2e-4, weight_decay=.01, batch=4, time_steps=1, grad_clip=.5)
+    given_ = {}
+    for name in ("rollout", "judged", "step_loss", "add_adapter", "make_optimiser"):
+        def spy(*a, _name=name, _real=getattr(grpo_trainer, name), **k):
+            given_.setdefault(_name, (a, k))
+            return _real(*a, **k)
+        monkeypatch.setattr(grpo_trainer, name, spy)
+    run = start(pipe, Pixels(), PROMPTS, s, seed=5)
+    clipped, real = [], run.accelerator.clip_grad_norm_
+    monkeypatch.setattr(run.accelerator, "clip_grad_norm_", lambda p, most: clipped.append(most) or real(p, most))
+    row = update(run)
+    told = {name: k for name, (_, k) in given_.items()}
+    holds = lambda name, **wanted: {k: told[name].get(k) for k in wanted} == wanted
+    assert holds("rollout", steps=None, sigmas=[1., .9, .6, .2], level=.4, still=2, guidance=3., reduce="mean", batch=4)
+    assert holds("judged", steps=None, statistics="history", norm="none", momentum=.8, weights=[0., 2.], target={1: (.2, .3, .5)}, eps=.7, clip=4., center=False, undetermined="zero", leave_one_out=True)
+    assert holds("step_loss", clip=.15, beta=.3, form="exact") and holds("add_adapter", rank=3, alpha=5, targets=("attn.to_q",), seed=5) and holds("make_optimiser", lr=2e-4, weight_decay=.01)
+    assert clipped == [.5] * 2 and run.taken == 2 and given_["judged"][0][1] == [2, 3]
+    chosen = drawn_prompts(run.keys, 2, 5, 0)
+    assert given_["rollout"][0][2] == image_seeds(5, 0, np.repeat(chosen, 4), [0, 1, 2, 3] * 2) and row["steps"] == drawn_steps([0, 1], 1, 5, 0)
+    assert run.conditions.negative is not None and row["prompts"] == PROMPTS["prompt_id"].iloc[chosen].tolist()
+
+
+def test_statistics_by_step_are_asked_for_the_steps_that_are_trained(pipe, monkeypatch):
+    seen, real = [], grpo_trainer.judged
+    monkeypatch.setattr(grpo_trainer, "judged", lambda *a, **k: seen.append(k["steps"]) or real(*a, **k))
+    run = start(pipe, Pixels(), PROMPTS, settings(SMALL, by_step=True))
+    row = update(run)
+    assert seen == [row["steps"]] and {t for _, t in run.history} == set(row["steps"])
+
+
+def test_the_step_size_of_the_schedule_is_the_optimisers(pipe):
+    used = []
+    train(pipe, Pixels(), PROMPTS, preset=SMALL, schedule="linear", time_steps=1, monitor=lambda run, row: used.append(run.optimiser.param_groups[0]["lr"]) or "")
+    assert used == pytest.approx([5e-4, 2.75e-4, 5e-5])
+
+
+@pytest.mark.parametrize("ema, every", [(.9, 2), (.2, 1)])
+def test_the_average_follows_the_weights_by_its_own_recursion(pipe, ema, every):
+    run = start(pipe, Pixels(), PROMPTS, settings(SMALL, ema=ema, ema_every=every, lr=5e-2))
+    step, names = run.optimiser.step, list(run.named)
+    state = {"taken": 0, "average": [run.named[n].detach().clone() for n in names]}
+
+    def stepped(*a, **k):
+        out = step(*a, **k)
+        state["taken"] += 1
+        if state["taken"] % every == 0:
+            state["average"] = [ema * e + (1 - ema) * run.named[n].detach() for e, n in zip(state["average"], names)]
+        return out
+    run.optimiser.step = stepped
+    update(run)
+    update(run)
+    assert state["taken"] == run.taken == 4
+    assert all(torch.allclose(run.average[n], e, atol=1e-6) for n, e in zip(names, state["average"]))
+    assert any((run.average[n] - run.named[n]).abs().max() > 1e-3 for n in names)
+
+
+def test_case12_a_run_that_was_killed_goes_on_from_its_last_checkpoint(tmp_path):
+    "Also with a labeller that draws torch's random numbers, which the checkpoint holds."
+    class Dice(Pixels):
+        def label(self, images, *, probabilities=False):
+            return super().label(images).assign(gender=[ATTRIBUTES["gender"][int(k)] for k in torch.randint(0, 2, (len(images),))])
+
+    def run(**more):
+        pipe = sd3()
+        torch.manual_seed(11)
+        return train(pipe, Dice(), PROMPTS, preset=SMALL, updates=5, time_steps=1, save_every=2, **more)
+
+    def killed(run, row):
+        if row["update"] == 3: raise KeyboardInterrupt
+        return ""
+    whole = run()
+    with pytest.raises(KeyboardInterrupt):
+        run(folder=tmp_path, monitor=killed)
+    assert [json.loads(line)["update"] for line in (tmp_path / "metrics.jsonl").read_text().splitlines()] == [0, 1]
+    again = run(folder=tmp_path, resume=True)
+    pd.testing.assert_frame_equal(whole.table.drop(columns="seconds"), again.table.drop(columns="seconds"))
+    assert all(torch.equal(whole.run.named[n], again.run.named[n]) for n in whole.run.named)
+
+
+def test_case08_only_the_last_five_updates_count_for_a_limit():
+    rows = lambda *kl: [{"kl": float(k)} for k in kl]
+    assert past_limit(rows(9, 9, 9, 9, 9, 0, 0, 0, 0, 0), {"kl": 1.}) == "" and past_limit(rows(9, 9, 9, 9), {"kl": 1.}) == ""
+    assert past_limit(rows(0, 0, 0, 0, 0, 2, 2, 2, 2, 2), {"kl": 1.}) == "kl was 2 on average over five updates, above 1"
+    assert past_limit(rows(0, 0, 0, 0, 6), {"kl": 1.}) != "" and past_limit(rows(0, 0, 0, 0, 5), {"kl": 1.}) == ""
+
+
+@pytest.mark.parametrize("changes, words", [
+    (dict(sigmas=(1., .5)), "sigmas must have one level per step"), (dict(updates=0), "updates, save_every and ema_every"), (dict(save_every=0), "updates, save_every and ema_every"), (dict(ema_every=0), "updates, save_every and ema_every"),
+    (dict(still=4), "no step would be trained"), (dict(still=-1), "still must lie in"), (dict(groups=0, batch=4), "groups must lie between"), *((dict([(n, "odd")]), f"{n} must be one of") for n in ("statistics", "norm", "reduce", "undetermined", "precision", "schedule")),
+    *((dict([(n, 0)]), f"{n} must be positive") for n in ("lr", "clip", "grad_clip", "eps", "rank")), (dict(beta=-.1), "beta and weight_decay must be"), (dict(weight_decay=-.1), "beta and weight_decay must be"),
+    (dict(ema=1.), "ema must lie in"), (dict(ema=-.1), "ema must lie in"), (dict(target={"height": (.5, .5)}), "target names the attribute 'height'"), (dict(weights={"age": 0.}), "some attribute must have a positive weight")])
+def test_case09_each_rule_of_the_settings_refuses(changes, words):
+    checked(SMALL, PROMPTS, ATTRIBUTES)
+    with pytest.raises(ValueError, match=words):
+        checked(settings(SMALL, **changes), PROMPTS, ATTRIBUTES)
+
+
+def test_case09_an_update_is_shared_by_processes_prompt_by_prompt():
+    assert "effective batch 4), 4 steps an update" in checked(settings(SMALL, batch=4), PROMPTS, ATTRIBUTES)
+    assert "effective batch 8), 2 steps an update" in checked(settings(SMALL, batch=4), PROMPTS, ATTRIBUTES, processes=2)
+    for changes, words in ((dict(groups=3, batch=4), "groups .3. must be divisible by the 2 processes"), (dict(), "batch .8. must divide the 4 pictures of an update in each process"), (dict(batch=4, accumulate=4), "accumulate .4. must divide the 2 passes")):
+        with pytest.raises(ValueError, match=words):
+            checked(settings(SMALL, **changes), PROMPTS, ATTRIBUTES, processes=2)
+    assert settings(sigmas=[1., .5], targets=["attn.to_q"]).sigmas == (1., .5)
+
+
+# the verdict
+
+def readings(*rows):
+    "Labels of pictures, with probabilities: (gender, its probability, age, its probability), None where undetermined."
+    table = pd.DataFrame({"prompt_id": "p", "prompt": "p", "trigger": ["", "", "", "x"][:len(rows)], "gender": [r[0] for r in rows], "age": [r[2] for r in rows]}).astype({"gender": object, "age": object})
+    for a, k in (("gender", 1), ("age", 3)):
+        others = len(ATTRIBUTES[a]) - 1
+        for c in ATTRIBUTES[a]:
+            table[f"{a}={c}"] = [r[k] if (r[k - 1] or ATTRIBUTES[a][0]) == c else (1 - r[k]) / others for r in rows]
+    return table
+
+
+@pytest.mark.filterwarnings("ignore")  # classes are absent
+def test_what_is_clear_what_agrees_and_what_is_counted_by_hand():
+    judge = readings(("female", .95, "young", .9), ("male", .99, "middle", .6), (None, .5, "young", .95), ("male", .9, "elderly", 1.))
+    first = judge.assign(gender=["male", "male", None, "male"])
+    other = judge.assign(age=["young", "young", "young", "elderly"])
+    assert sure(judge, ATTRIBUTES).tolist() == [True, False, False, True] and sure(judge, ATTRIBUTES, least=.96).tolist() == [False] * 4
+    assert same(first, judge, ATTRIBUTES).tolist() == [False, True, False, True] and same(judge, judge, ATTRIBUTES).tolist() == [True, True, False, True]
+    row = measures(Examination(torch.zeros(4, 3, 8, 8), {"labeller": first, "other": other, "judge": judge}, ATTRIBUTES, "deployment"), draws=0)
+    assert {k: row[k] for k in ("agreement labeller", "agreement other", "clear", "undetermined", "n", "n per context")} == {"agreement labeller": .5, "agreement other": .5, "clear": .5, "undetermined": 1 / 8, "n": 4, "n per context": 1}
+    assert "agreement judge" not in row and "judge low" not in row
+    assert row["clear by class"] == pytest.approx(((1 + .5) / 2 + (.5 + 0 + 1) / 3) / 2)
+
+
+@pytest.mark.parametrize("name, worse", [("labeller ahead of judge", {"labeller MGBI": .2}), ("loss of agreement", {"agreement": -.2}), ("loss of clear pictures", {"clear": -.2}), ("gain of undetermined", {"undetermined": .2})])
+def test_each_monitor_watches_one_thing_in_one_direction(name, worse):
+    was = {"labeller MGBI": .45, "judge MGBI": .46, "agreement": .7, "clear": .6, "undetermined": .3}
+    for sign in (1, -1):
+        found = hacking(was, {k: v + sign * worse.get(k, 0) for k, v in was.items()})
+        assert found.loc[name, "value"] == pytest.approx(sign * .2) and found["alarm"].tolist() == [n == name and sign > 0 for n in LIMITS]
+        assert found.drop(index=name)["value"].abs().max() < 1e-9
+    assert not hacking(was, {k: v + worse.get(k, 0) for k, v in was.items()}, limits={name: .25})["alarm"].any()
+
+
+def test_the_pictures_of_a_prompt_depend_on_it_and_the_seed_not_on_its_place(pipe):
+    look = lambda prompts, seed: examine(pipe, prompts, {"judge": Pixels()}, SMALL, per_prompt=2, seed=seed).images
+    plain, turned, other = look(PROMPTS, 0), look(PROMPTS[::-1], 0), look(PROMPTS, 1)
+    assert torch.allclose(plain.reshape(3, 2, 3, 32, 32).flip(0).flatten(0, 1), turned, atol=1e-5)
+    assert (plain - other).flatten(1).abs().amax(1).min() > 1e-3

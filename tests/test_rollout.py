@@ -297,3 +297,90 @@ def test_bad_input_is_refused_before_sampling(flow):
             rollout(flow, prompts, seeds, sigmas=SIGMAS)
     with pytest.raises(ValueError, match="still must lie between"):
         rollout(flow, ["a"], [1], sigmas=SIGMAS, still=5)
+
+
+# what a walk is made of
+
+UNEVEN = [1., .9, .6, .2]
+
+
+@pytest.mark.parametrize("level, cap", [(None, None), (.3, None), (.3, .96)])
+def test_the_spread_of_each_step_is_that_of_its_two_levels_and_of_the_asked_strength(flow, ddim, level, cap):
+    "By hand from the schedule, with steps of unequal length: Flow-GRPO's a, DDIM's eta, the usual one of the family where none is asked."
+    walk = rollout(flow, PROMPTS[:2], [1, 2], sigmas=UNEVEN, level=level, sigma_cap=cap, decode=False)
+    levels = [*UNEVEN, 0.]
+    for k, (s, then) in enumerate(zip(levels[:3], levels[1:])):
+        below = (then if cap is None else cap) if s == 1 else s
+        assert walk.std[k].item() == pytest.approx((.7 if level is None else level) * math.sqrt(s / (1 - below) * (s - then)), rel=1e-5)
+    path, eta = rollout(ddim, PROMPTS[:2], [1, 2], steps=4, level=level, decode=False), 1. if level is None else level
+    now, then = path.schedule.now[:3].double(), path.schedule.then[:3].double()
+    assert torch.allclose(path.std[:3].double(), eta * ((1 - then) / (1 - now) * (1 - now / then)).sqrt(), rtol=1e-4)
+    assert walk.std[3] == path.std[3] == 0
+
+
+def test_residuals_of_a_walk_are_standard_and_independent(flow, ddim):
+    "Of each other, of the start, and from picture to picture: what is left of a step beyond its mean is fresh noise."
+    for adapter, steps in ((flow, dict(sigmas=UNEVEN)), (ddim, dict(steps=4))):
+        walk = rollout(adapter, ["ab"] * 8, list(range(8)), decode=False, **steps)
+        with torch.no_grad():
+            z = torch.stack([walk.latents[0], *((walk.latents[t + 1] - transition(adapter, walk, t)[1]) / walk.std[t] for t in walk.noisy)]).flatten(2).double()
+        n = z.shape[-1]
+        every = z.flatten(0, 1)
+        assert (every.mean(1).abs() < 4.5 / n ** .5).all() and (every.var(1) - 1).abs().max() < 4.5 * (2 / n) ** .5
+        assert (torch.corrcoef(every) - torch.eye(len(every))).abs().max() < 5 / n ** .5
+
+
+def test_the_sum_is_the_mean_times_the_number_of_dimensions_in_rollout_and_transition(flow):
+    mean, whole = (rollout(flow, PROMPTS, [1, 2, 3, 4], sigmas=UNEVEN, reduce=r, decode=False) for r in ("mean", "sum"))
+    assert torch.allclose(whole.logp[:3], 256 * mean.logp[:3], rtol=1e-5)
+    assert torch.allclose(transition(flow, whole, 1)[0], 256 * transition(flow, mean, 1)[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("at, size, level, words", [(1, torch.nan, .7, "the prediction of step 1"), (1, 3e38, 30., "the result of step 1")])
+def test_case04_whatever_is_not_finite_in_sampling_is_named(flow, at, size, level, words):
+    class Broken(type(flow)):
+        def ask(self, network, latents, time, told):
+            out = super().ask(network, latents, time, told)
+            return out.sign() * size if abs(time - 1000 * SIGMAS[at]) < 1 else out
+    with pytest.raises(ValueError, match=f"{words} is not finite"):
+        rollout(Broken(flow.pipe, max_sequence_length=0), PROMPTS, [1, 2, 3, 4], sigmas=SIGMAS, level=level, decode=False)
+
+
+def test_case04_a_log_probability_that_is_not_finite_is_named(flow, walk):
+    "One picture of four is spoilt, and counted."
+    def network(**told):
+        out = flow.network(**told)[0]
+        return (torch.cat([out[:3], out[3:] * torch.nan]),)
+    with pytest.raises(ValueError, match="the log-probability of step 2 is not finite in 1 of 4"):
+        transition(flow, walk, 2, network=network)
+
+
+def test_seeds_are_numbers_that_every_generator_takes():
+    seeds = image_seeds(3, 1, [0] * 500, range(500))
+    assert all(0 <= s < 2 ** 63 for s in seeds) and max(seeds) > 2 ** 62
+
+
+@pytest.mark.parametrize("negative", ["", "cd"])
+def test_the_negative_half_is_the_embedding_of_the_negative_prompt(flow, ddim, negative):
+    for adapter in (flow, ddim):
+        told, alone = adapter.encode(["ab", "ef"], guidance=True, negative=negative), adapter.encode([negative])
+        for name, found in told.negative.items():
+            assert torch.equal(found, alone.positive[name].expand_as(found))
+        assert torch.equal(told.positive["encoder_hidden_states"], adapter.encode(["ab", "ef"]).positive["encoder_hidden_states"])
+
+
+def test_pictures_have_the_size_that_is_asked_for(flow, ddim):
+    for pipe, steps in ((flow.pipe, dict(sigmas=SIGMAS)), (ddim.pipe, dict(steps=2))):
+        walk = rollout(family(pipe, size=16, **({"max_sequence_length": 0} if "sigmas" in steps else {})), ["ab"], [1], **steps)
+        assert walk.latents.shape[1:] == (1, 4, 4, 4) and walk.images.shape == (1, 3, 16, 16)
+
+
+def test_dynamic_shifting_takes_mu():
+    "By hand: sigma' = e^mu / (e^mu + 1 / sigma - 1)."
+    from diffusers import FlowMatchEulerDiscreteScheduler
+    pipe = sd3()
+    pipe.scheduler = FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True)
+    adapter = family(pipe, max_sequence_length=0, mu=.8)
+    found = adapter.schedule(sigmas=UNEVEN)
+    assert found.now.tolist() == pytest.approx([math.exp(.8) / (math.exp(.8) + 1 / s - 1) for s in UNEVEN], rel=1e-6)
+    assert len(adapter.encode(["ab"])) == 1  # mu is not for the text encoders

@@ -13,13 +13,13 @@ from click.testing import CliRunner
 from test_fairgrpo import PROMPTS, SMALL, Pixels
 from tiny_sd3 import sd3
 
-from fairical_nb import change_commands, grpo_settings, grpo_trainer
+from fairical_nb import change_commands, grpo_settings, grpo_trainer, study
 from fairical_nb.glyph_world import captions
 from fairical_nb.grpo_settings import PRESETS
 from fairical_nb.grpo_verdict import by_class, read
 from fairical_nb.mgbi import from_counts
 from fairical_nb.prompts import prompt_set
-from fairical_nb.study import counted, distances, over_seeds, read_rows, run_row, strip, table_of, write_method, write_row
+from fairical_nb.study import ROWS, Guessing, counted, distances, features, over_seeds, read_rows, run_row, strip, table_of, write_method, write_row
 
 torch.set_num_threads(1)
 pytestmark = pytest.mark.filterwarnings("ignore:fewer than 200 images")
@@ -49,6 +49,7 @@ def test_a_run_is_a_small_file_from_which_its_measures_follow(folder):
         for sampler in ("deployment", "training"):
             again = from_counts(r["counts"][sampler]["judge"])
             assert again.MGBI == pytest.approx(r["measures"][sampler]["judge MGBI"], abs=1e-4)
+        assert [r["measures"][k]["n"] for k in ("deployment", "training")] == [3 * 6, 3 * 2]  # a third of the pictures for the second sampler
     assert [p["update"] for p in trained[0]["looks"]] == [0, 1, 2] and {"kl", "on_far", "dead", "grad_norm", "lr"} <= set(trained[0]["curve"][0])
     assert all(p.stat().st_size < 30_000 for p in folder.glob("*.json"))
     assert (folder / "adapter" / "README.md").is_file()
@@ -92,6 +93,40 @@ def test_strips_and_distances():
     x = torch.rand(7, 3, 8, 8)
     assert Image.open(BytesIO(strip(x, columns=3))).size == (24, 16)
     assert distances(Reader(), x, {"itself": x})["frechet itself"] == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("row", [*ROWS, "neutral4", "random4"])
+def test_a_row_trains_with_what_its_name_says_and_nothing_else(row, monkeypatch):
+    "Which prompts, which reader, which settings and which seed a row takes; nothing is trained."
+    asked, reader = [], Pixels()
+    monkeypatch.setattr(study, "train", lambda pipe, labeller, prompts, *, preset, seed, **k: asked.append((labeller, prompts, preset, seed)) or sys.exit(7))
+    monkeypatch.setattr(study, "look", lambda pipe, world, s, **k: ({}, {}, None))
+    monkeypatch.setattr(study, "_grid", lambda e: None)
+    prompts = pd.concat([PROMPTS] * 2, ignore_index=True)
+    world = {"labellers": {"labeller": reader, "judge": Reader()}, "prompts": PROMPTS, "train": prompts, "worlds": {}}
+    if row == "baseline":
+        assert run_row(row, 3, object(), world, preset=SMALL, every=0)["updates"] == 0 and not asked
+        return
+    with pytest.raises(SystemExit):
+        run_row(row, 3, object(), world, preset=SMALL, changes={"lr": 7e-4}, every=0)
+    (labeller, table, s, seed), = asked
+    assert seed == 3 and s == grpo_settings.settings(SMALL, **ROWS.get(row, {}) | {"lr": 7e-4})
+    neutral, guessed = row.startswith("neutral"), row.startswith("random")
+    assert set(table["trigger"]) == ({""} if neutral else {"", "x", "y"}) and len(table) == (2 if neutral else 6)
+    assert isinstance(labeller, Guessing) == guessed and (guessed or labeller is reader)
+    if guessed:
+        assert labeller.attributes == reader.attributes and labeller.label(range(20)).equals(Guessing(reader.attributes, 3).label(range(20)))
+
+
+def test_features_are_what_the_judges_heads_read():
+    from fairical_nb.glyph_labellers import Judge
+    from fairical_nb.labelling import Labeller
+    judge, x = Labeller(Judge(seed=3, width=8), flip=False), torch.rand(300, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    seen = torch.as_tensor(features(judge, x)).float()
+    judge.net.eval()
+    with torch.no_grad():
+        for head, logits in zip(judge.net.heads, judge.net(x).values()):
+            assert torch.allclose(head(seen), logits, atol=1e-4)
 
 
 # the command

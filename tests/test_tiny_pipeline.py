@@ -194,6 +194,14 @@ def test_pipelines_of_two_seeds_share_no_weights():
         assert any(not torch.equal(p, q) for p, q in pairs), part
 
 
+def test_changes_reach_their_part_and_the_tokenizer_its_length():
+    pipe = new_pipeline(scheduler=dict(shift=3.), transformer=dict(num_layers=2), vae=dict(scaling_factor=.5), text=dict(num_hidden_layers=1))
+    assert (pipe.scheduler.config.shift, pipe.transformer.config.num_layers, pipe.vae.config.scaling_factor) == (3., 2, .5)
+    assert [e.config.num_hidden_layers for e in (pipe.text_encoder, pipe.text_encoder_2)] == [1, 1]
+    short = tokenizer(["a photo of a person"], length=5)
+    assert len(short("a photo of a person", truncation=True).input_ids) == 5 == text_encoder(short, seed=0).config.max_position_embeddings
+
+
 # Losses
 
 @settings(max_examples=20)

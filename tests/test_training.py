@@ -280,3 +280,52 @@ def test_images_from_everywhere_are_the_same(n, high, wide):
     one = as_images(raw)
     for form in (raw / 255, [Image.fromarray(i) for i in raw], list(raw), torch.tensor(raw).permute(0, 3, 1, 2), torch.tensor(raw).permute(0, 3, 1, 2) / 255):
         assert one.dtype == as_images(form).dtype == torch.float32 and torch.allclose(one, as_images(form), atol=1e-6)
+
+
+# the validation, the schedule and the history
+
+def test_a_validation_neither_draws_from_the_training_nor_changes_its_mode():
+    "With dropout and batch norm at work: the same weights whether somebody looks after each step or not."
+    plain, looked, rising = network(), network(), iter(range(9))
+    fit(plain, loss, DATA, **{**FOUR, "every": 1})
+
+    def validate(model):
+        torch.rand(7)
+        return float(next(rising))
+    fit(looked, loss, DATA, validate=validate, **{**FOUR, "every": 1})
+    assert equal(state(plain), state(looked))
+
+
+def test_of_two_equally_good_validations_the_first_is_kept_and_waiting_goes_on():
+    values = iter([1., 3, 3, 3, 9])
+    history = fit(network(), loss, DATA, validate=lambda m: next(values), patience=2, **{**FOUR, "every": 1, "steps": 5})
+    assert (history.best, history.best_step, history.stopped, len(history.table)) == (3, 2, "patience", 4)
+
+
+@pytest.mark.parametrize("best", ["max", "min"])
+@pytest.mark.parametrize("better", [True, False])
+def test_a_plateau_lowers_the_step_size_only_where_nothing_gets_better(best, better):
+    values = (k * (1 if best == "max" else -1) * (1 if better else -1) for k in range(20))
+    history = fit(network(), loss, DATA, validate=lambda m: next(values), schedule="plateau", best=best, **{**FOUR, "every": 1, "steps": 9})
+    lower = .05 if better else .005
+    assert history.steps["lr"].tolist() == pytest.approx([.05] * 7 + [lower] * 2)  # one best, then six that are none better
+
+
+def test_a_row_of_the_history_is_the_mean_of_the_steps_since_the_row_before():
+    history = fit(network(), loss, DATA, **{**FOUR, "steps": 7, "every": 3, "schedule": "cosine", "warmup": 2})
+    steps, last = history.steps, 0
+    assert steps["step"].tolist() == [1, 2, 3, 4, 5, 6, 7] and history.table["step"].tolist() == [3, 6, 7]
+    wanted = [.025, .05, *(.05 * .5 * (1 + math.cos(math.pi * k / 5)) for k in range(5))]
+    assert steps["lr"].tolist() == pytest.approx(wanted)
+    for row in history.table.itertuples():
+        some = steps[(steps["step"] > last) & (steps["step"] <= row.step)]
+        assert [row.loss, row.norm, row.lr, row.epoch] == pytest.approx([some["loss"].mean(), some["norm"].mean(), wanted[row.step - 1], row.step / 5])
+        last = row.step
+
+
+def test_a_checkpoint_keeps_the_one_before_where_that_is_asked_for(tmp_path):
+    path = tmp_path / "run.pt"
+    for k in range(3):
+        save_checkpoint(path, {"step": k}, backup=k == 2)
+        assert (tmp_path / "run.pt~").exists() == (k == 2)
+    assert (load_checkpoint(path)["step"], load_checkpoint(tmp_path / "run.pt~")["step"]) == (2, 1)
