@@ -112,12 +112,17 @@ def _digest(*parts): # bytes or text -> hex
     return h.hexdigest()
 
 # %% ../nbs/40_reproduction.ipynb #04a607ca
-@functools.lru_cache(maxsize=1)
+@functools.lru_cache(maxsize=2)
 def _common(stamp): # stamp changes when a file does -> digest of library, data and versions
     return _digest(*(f.read_bytes() for f, *_ in stamp), json.dumps(versions(), sort_keys=True))
 
-def _shared_files(): # library, shipped data and kept results, with what tells that one has changed
-    kept = (f for d in ("data", "nbs/weights") for f in (root() / d).rglob("*") if f.suffix in (".csv", ".parquet", ".json", ".safetensors"))
+def _remade(): # folders of the kept results that runs with `retrain` write
+    found = {Path(n.removeprefix("results:")) for row in runs("demo")["needs"] for n in row.split(";") if n.startswith("results:")}
+    return {root() / (p.parent if p.suffix else p) for p in found}
+
+def _shared_files(retrain=False): # library, shipped data and kept results, with what tells that one has changed
+    kept, own = (f for d in ("data", "nbs/weights") for f in (root() / d).rglob("*") if f.suffix in (".csv", ".parquet", ".json", ".safetensors")), _remade() if retrain else set()
+    kept = [f for f in kept if not own & {*f.parents}]
     files = [*sorted(Path(__file__).parent.glob("*.py") if "__file__" in globals() else (root() / "fairical_nb").glob("*.py")), *sorted(kept)]
     return tuple((f, f.stat().st_mtime_ns, f.stat().st_size) for f in files if f.name != "_modidx.py")
 
@@ -128,7 +133,7 @@ def fingerprint(
     "A digest of all that a run depends on."
     cells = json.loads(job.notebook.read_text(encoding="utf-8"))["cells"]
     code = ["".join(c["source"]) for c in cells if c["cell_type"] == "code"]
-    return _digest(_common(_shared_files()), *code, json.dumps(job.parameters, sort_keys=True))
+    return _digest(_common(_shared_files(job.parameters.get("retrain", False))), *code, json.dumps(job.parameters, sort_keys=True))
 
 # %% ../nbs/40_reproduction.ipynb #e4fb76db
 def _book(): return root() / "runs" / "status.json"
@@ -171,13 +176,16 @@ def _worker(): # in a process of its own: a job as JSON on standard input, its o
     print(json.dumps({"error": error, "seconds": time.perf_counter() - start, "memory_mb": _peak()}))
 
 # %% ../nbs/40_reproduction.ipynb #872e7970
+def _threads(job): # one per run, unless the user has said otherwise
+    return {} if job.parameters.get("preset") == "paper" else {f"{n}_NUM_THREADS": "1" for n in ("OMP", "MKL", "OPENBLAS")}
+
 def _run(job, progress): # run a Job in a worker, move its files, note it -> the entry
     name, mark = job.names[0], fingerprint(job)
     staging = root() / "runs" / f"{name}.out"
     shutil.rmtree(staging, ignore_errors=True)
     order = {"notebook": str(job.notebook), "parameters": job.parameters | {"out": str(staging)}, "executed": str(root() / "runs" / f"{name}.ipynb"), "progress": progress}
     library = str(Path(__file__).resolve().parents[1]) if "__file__" in globals() else str(root())
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [library, os.environ.get("PYTHONPATH")]))}
+    env = _threads(job) | os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [library, os.environ.get("PYTHONPATH")]))}
     done = subprocess.run([sys.executable, "-c", "from fairical_nb.reproduction import _worker; _worker()"], input=json.dumps(order), stdout=subprocess.PIPE, text=True, env=env)
     try: entry = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError): entry = {"error": f"{job.notebook.name}: its process ended with status {done.returncode}", "seconds": None, "memory_mb": None}
@@ -233,7 +241,7 @@ def reproduce(
 )->list: # of (artefact names, state before, entry of the book)
     "Run what is not done of the artefacts.\n\n    Raises ValueError and FileNotFoundError before anything runs, RunFailed naming notebook and cell."
     wanted = planned(artefacts, parameters, out=out, preset=preset, full=full)
-    before = ["forced" if force or j.parameters.get("retrain") else state(j) for j in wanted]
+    before = ["forced" if force else state(j) for j in wanted]
     waiting = [j for j, s in zip(wanted, before) if s != "done"]
     if waiting and len(wanted) > 1: report(f"{len(waiting)} of {len(wanted)} runs to do" + _estimate(waiting, jobs))
     _run_all(waiting, jobs, keep_going, report, progress and jobs == 1)

@@ -173,6 +173,79 @@ def test_several_at_a_time_give_the_same(checkout, tmp_path):
     assert all(o[2]["memory_mb"] > 20 and o[2]["seconds"] > 0 for o in one)
 
 
+RETRAINED = """name: str = "r1"  # of the artefact
+retrain: bool = False  # make the kept result anew
+die: bool = False  # kill the kernel
+trace: str = ""  # file with a line per start
+preset: str = "demo"  # or paper
+out: str = "../../figures"  # folder for results"""
+KEEPING = ["""import json, os, signal
+from pathlib import Path
+import pandas as pd
+from fairical_nb.artefacts import save
+from fairical_nb.files import root
+with open(trace, "a") as f: f.write(f"{name}{'+' * retrain}\\n")
+kept = root() / f"nbs/weights/kept/{name}.json"
+if retrain: kept.write_text(json.dumps(json.loads(kept.read_text()) + 1))
+if (root() / "die").exists() and name == "r2": os.kill(os.getpid(), signal.SIGKILL)
+threads = [int(os.environ.get(f"{n}_NUM_THREADS", 0)) for n in ("OMP", "MKL", "OPENBLAS")]
+save(name, pd.DataFrame({"HV": threads}), data="constructed", seed=0, out=out)"""]
+
+
+@pytest.fixture
+def keeping(checkout):
+    "The same, with two artefacts that can make a kept result anew."
+    (checkout / "nbs/weights/kept").mkdir(parents=True)
+    for n in ("r1", "r2"): (checkout / f"nbs/weights/kept/{n}.json").write_text("0")
+    cells = [nbformat.v4.new_code_cell(RETRAINED, metadata={"tags": ["parameters"]}), *map(nbformat.v4.new_code_cell, KEEPING)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "python3", "language": "python"}}), checkout / "nbs/paper/r.ipynb")
+    row = dict(notebook="r.ipynb", preset="any", needs="results:nbs/weights/kept/r1.json", seconds="2", memory_mb="")
+    pd.DataFrame([dict(row, artefact=n, parameters=json.dumps({"name": n, "trace": str(checkout / "trace")})) for n in ("r1", "r2")]).to_csv(checkout / "nbs/paper/runs.csv", index=False)
+    return checkout
+
+
+def test_making_all_anew_goes_on_where_it_was_killed(keeping):
+    (keeping / "die").touch()
+    with pytest.raises(RunFailed): reproduction.reproduce(full=True)
+    (keeping / "die").unlink()
+    reproduction.reproduce(full=True)
+    assert starts(keeping) == ["r1+", "r2+", "r2+"]
+    reproduction.reproduce(full=True)
+    assert starts(keeping) == ["r1+", "r2+", "r2+"]
+    reproduction.reproduce(full=True, force=True)
+    assert starts(keeping)[3:] == ["r1+", "r2+"]
+    (keeping / "data/more.csv").write_text("x\n1\n")
+    reproduction.reproduce(["r2"], full=True)
+    assert starts(keeping)[5:] == ["r2+"]
+
+
+def test_who_reads_kept_results_is_stale_when_they_are_made_anew(keeping):
+    reproduction.reproduce()
+    assert states() == {"r1": "done", "r2": "done"}
+    reproduction.reproduce(["r1"], full=True)
+    assert states() == {"r1": "stale", "r2": "stale"}
+
+
+@pytest.mark.parametrize("preset, said, threads", [("demo", None, 1), ("demo", "3", 3), ("paper", None, 0), ("paper", "3", 3)])
+def test_a_run_computes_in_one_thread_unless_told_otherwise(keeping, monkeypatch, preset, said, threads):
+    "The number of cores must not change a number; at the paper's scale it may."
+    for n in ("OMP", "MKL", "OPENBLAS"):
+        if said: monkeypatch.setenv(f"{n}_NUM_THREADS", said)
+        else: monkeypatch.delenv(f"{n}_NUM_THREADS", raising=False)
+    reproduction.reproduce(["r1"], {"preset": preset}, out=keeping / "figures")
+    assert [r["HV"] for r in json.loads((keeping / "figures/r1.json").read_text())["tables"]["r1"]] == [threads] * 3
+
+
+@pytest.mark.parametrize("artefact", ["holofair_reward_ablation", "fig14", "holofair_debias_tradeoffs_tiny_sd15", "holofair_debias"])
+def test_a_run_that_makes_results_anew_does_not_depend_on_them(root, monkeypatch, artefact):
+    monkeypatch.setenv("FAIRICAL_NB_ROOT", str(root))
+    shared = {retrain: {f.relative_to(root).as_posix() for f, *_ in reproduction._shared_files(retrain)} for retrain in (False, True)}
+    left = shared[False] - shared[True]
+    needs = [n.removeprefix("results:") for n in reproduction.runs("demo").at[artefact, "needs"].split(";") if n.startswith("results:")]
+    assert needs and all(any(f == n or f.startswith(n + "/") for f in left) for n in needs)
+    assert {"data/hmda.csv", "fairical_nb/study.py", "nbs/weights/tiny_sd3/model_index.json"} <= shared[True]
+
+
 @pytest.mark.parametrize("name,words", [("later", ["missing", "later.ipynb"]), ("scans", ["Harvard-GF", "CC BY-NC-ND", "FAIRICAL_NB_DATA"]), ("gadget", ["no_such_gadget", "pip install"])])
 def test_what_cannot_run_says_why_before_anything_runs(checkout, name, words):
     done = CliRunner().invoke(main, ["reproduce", "a", name])
