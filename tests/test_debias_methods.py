@@ -424,9 +424,20 @@ def test_tables_are_read_by_role(tmp_path, role, wanted):
     assert (tmp_path / "m.csv").read_text().splitlines()[1].split(",")[2] == "0.33333"
 
 
-def test_a_picture_that_cannot_be_made_stops_what_needs_it():
-    def pipe(prompt, generator=None, **k): raise RuntimeError("no picture of this")
-    with pytest.raises(RuntimeError, match="no picture of this"):
-        sampled(pipe, Labeller(), ["a"] * 3, [0, 1, 2])
-    with pytest.raises(RuntimeError, match="no picture of this"):
-        comparison.pictures(pipe, pd.DataFrame({"prompt_id": ["p"], "prompt": ["a"], "trigger": [""]}), 2, call={})
+@pytest.mark.parametrize("withheld", [0, 2, 5])
+def test_a_picture_that_a_safety_checker_withheld_stops_what_needs_it(withheld):
+    "Also in a later batch; the labeller is not asked."
+    from PIL import Image
+    made = []
+
+    def pipe(prompt, generator=None, **k):
+        flags = [len(made) + i == withheld for i in range(len(prompt))]
+        made.extend(prompt)
+        return SimpleNamespace(images=[Image.new("RGB", (4, 4))] * len(prompt), nsfw_content_detected=flags)
+    with pytest.raises(RuntimeError, match="safety checker withheld"):
+        sampled(pipe, SimpleNamespace(label=lambda images: pytest.fail("was asked")), ["a"] * 6, range(6), batch_size=4)
+    assert made == ["a"] * 6
+    if withheld in (2, 5):  # the last one of a prompt
+        made.clear()
+        with pytest.raises(RuntimeError, match="safety checker withheld"):
+            comparison.pictures(pipe, pd.DataFrame({"prompt_id": ["p", "q"], "prompt": ["a", "b"], "trigger": ["", ""]}), 3, call={})

@@ -384,3 +384,13 @@ def test_dynamic_shifting_takes_mu():
     found = adapter.schedule(sigmas=UNEVEN)
     assert found.now.tolist() == pytest.approx([math.exp(.8) / (math.exp(.8) + 1 / s - 1) for s in UNEVEN], rel=1e-6)
     assert len(adapter.encode(["ab"])) == 1  # mu is not for the text encoders
+
+
+@pytest.mark.parametrize("make", [sd3, sd15])
+def test_pictures_are_the_pipelines_own_whatever_the_autoencoders_scale_and_shift(make):
+    pipe = make()
+    pipe.vae.register_to_config(scaling_factor=.4, shift_factor=.3)
+    flows = make is sd3
+    ours = rollout(family(pipe, **({"max_sequence_length": 0} if flows else {})), ["ab"], [7], level=0., **({"sigmas": SIGMAS} if flows else {"steps": 4}))
+    theirs = pipe("ab", generator=generators([7]), num_inference_steps=4, guidance_scale=1., output_type="pt", **({"sigmas": SIGMAS, "max_sequence_length": 0} if flows else {})).images
+    assert torch.equal(ours.images, theirs)
