@@ -101,7 +101,7 @@ def save_adapter(
     tensors = get_peft_model_state_dict(adapter.network, adapter_name=NAME)
     tensors = {f"{adapter.network_name}.{k}": v.detach().to("cpu", torch.float16 if half else torch.float32).contiguous() for k, v in tensors.items()}
     told = {f"{adapter.network_name}.{k}": sorted(v) if isinstance(v, set) else v for k, v in config.to_dict().items()}
-    with replacing(folder / FILE, backup=False) as part: save_file(tensors, part, metadata={"format": "pt", "lora_adapter_metadata": json.dumps(told, sort_keys=True)})
+    with replacing(folder / FILE, backup=False) as part: save_file(tensors, part, metadata={"lora_adapter_metadata": json.dumps(told, sort_keys=True)})
     if card is not None:
         with replacing(folder / "README.md", backup=False) as part: part.write_text(card, encoding="utf-8")
 
