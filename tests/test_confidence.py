@@ -400,6 +400,34 @@ def test_reports_in_every_format(fmt):
     assert len(found["differences"]) == 8 and found["systems"]["A"]["HV"] == found["intervals"]["A"]["HV"]["estimate"]
 
 
+@pytest.mark.parametrize("level", [.5, .9])
+@pytest.mark.parametrize("method", ["percentile", "bca"])
+def test_every_form_of_the_limits_has_the_level_the_method_and_the_digits_that_were_asked_for(level, method):
+    "Three systems, two indicators, some replicates undefined: tables, differences, text and JSON from one quantile at a time."
+    rng, at = np.random.default_rng(0), np.array([[.5, 7], [.4, 9], [.45, 8]])
+    values, left = at + rng.normal(size=(60, 3, 2)) * [.05, 2], [at + rng.exponential(size=(12, 3, 2)) * [.01, .3] for _ in range(2)]
+    values[::7, 1] = np.nan
+    r, options, columns = replicates(values, at, ["HV", "ONVG"], "ABC", left), dict(level=level, method=method), ["HV", "ONVG"]
+    ends = lambda v, e, j: tuple(np.nanquantile(v, [(1 - level) / 2, (1 + level) / 2])) if method == "percentile" else bca(v, e, j, level=level)
+    found, pairs, plain = intervals(r, **options), differences(r, **options), as_dict(r, **options)
+    shown, text = with_intervals(r, digits=3, **options), report(r, digits=3, **options)
+    for (s, c), row in found.iterrows():
+        i, k = "ABC".index(s), columns.index(c)
+        low, high = ends(values[:, i, k], at[i, k], [x[:, i, k] for x in left])
+        assert row.tolist() == pytest.approx([at[i, k], low, high, np.isnan(values[:, i, k]).sum()])
+        assert plain["intervals"][s][c] == row.to_dict()
+        assert shown.at[s, c] == (f"{at[i, k]:.3f} [{low:.3f}, {high:.3f}]" if c == "HV" else f"{at[i, k]:.0f} [{low:.0f}, {high:.0f}]") and shown.at[s, c] in text
+    for ((a, b, c), row), said in zip(pairs.iterrows(), plain["differences"], strict=True):
+        i, j, k = "ABC".index(a), "ABC".index(b), columns.index(c)
+        v = values[:, i, k] - values[:, j, k]
+        low, high = ends(v, at[i, k] - at[j, k], [x[:, i, k] - x[:, j, k] for x in left])
+        assert row.tolist() == pytest.approx([at[i, k] - at[j, k], low, high, (v[~np.isnan(v)] > 0).mean(), np.isnan(v).sum()])
+        assert said == {"first": a, "second": b, "indicator": c} | row.to_dict()
+        assert (f"{row.difference:.3f} [{low:.3f}, {high:.3f}]" in text) == (c == "HV")
+    assert plain["bootstrap"]["level"] == level and plain["bootstrap"]["method"] == method
+    assert f"{level:.0%} intervals ({'BCa' if method == 'bca' else 'percentile'})" in text and json.loads(report(r, "json", **options))["intervals"] == plain["intervals"]
+
+
 def test_report_refuses_an_unknown_format():
     r = bootstrap_a_posteriori(people(40, 25), ["acc", "dpd+sex"], thresholds=[.5], replicates=2, blocks=0)
     with pytest.raises(ValueError, match="format must be"): report(r, "word")

@@ -441,3 +441,129 @@ def test_a_picture_that_a_safety_checker_withheld_stops_what_needs_it(withheld):
         made.clear()
         with pytest.raises(RuntimeError, match="safety checker withheld"):
             comparison.pictures(pipe, pd.DataFrame({"prompt_id": ["p", "q"], "prompt": ["a", "b"], "trigger": ["", ""]}), 3, call={})
+
+
+# EFA, part by part
+
+@settings(max_examples=20)
+@given(st.integers(0, 10_000), st.sampled_from([None, .3, 2.]))
+def test_attention_with_extra_columns_is_its_loop(seed, scale):
+    g = torch.Generator().manual_seed(seed)
+    q, k, v, extra = (torch.randn(2, 3, n, 4, generator=g) for n in (5, 6, 6, 2))
+    scores = torch.randn(2, 5, 2, generator=g)
+    scores[0, :, 1] = -torch.inf
+    out, taken = attention.extended(q, k, v, scores, extra, scale=scale)
+    for b, h, i in np.ndindex(2, 3, 5):
+        logits = [float(q[b, h, i] @ k[b, h, j]) * (scale or .5) for j in range(6)] + scores[b, i].tolist()
+        w = np.exp(logits) / np.exp(logits).sum()
+        assert np.allclose(taken[b, h, i], w[6:], atol=1e-5) and np.allclose(out[b, h, i], w[:6] @ v[b, h].numpy() + w[6:] @ extra[b, h].numpy(), atol=1e-5)
+
+
+def attributes_of(width=4, side=3, seed=0):
+    "Random predictors of two and three classes in one layer, and features of three images."
+    torch.manual_seed(seed)
+    state = attention.Attributes(torch.randn(5, 6), [2, 3], {"mid.attn2": width})
+    for p in state.parameters(): torch.nn.init.normal_(p)
+    return state, torch.randn(3, side * side, width)
+
+
+def test_scores_are_those_of_the_drawn_classes_pixel_by_pixel():
+    "Every pixel has its place, every class its network, every image its classes; the boost is added, and what was not drawn is -inf."
+    state, z = attributes_of()
+    state.drawn, state.boost = torch.tensor([[0, 4], [-1, 2], [1, -1]]), .5
+    found = state.scores("mid.attn2", z)
+    for i, a in np.ndindex(3, 2):
+        c = int(state.drawn[i, a])
+        image = z[i].reshape(1, 3, 3, 4).permute(0, 3, 1, 2)
+        want = state.predictors["mid|attn2"][c](image).flatten() + .5 if c >= 0 else torch.full((9,), -torch.inf)
+        assert torch.allclose(found[i, :, a], want, atol=1e-5)
+
+
+def test_a_layer_with_drawn_classes_is_attention_over_words_and_class_words():
+    from diffusers.models.attention_processor import Attention
+    state, z = attributes_of()
+    layer, words = Attention(query_dim=4, cross_attention_dim=6, heads=2, dim_head=8).eval(), torch.randn(3, 7, 6)
+    processor = attention._Processor("mid.attn2", state, layer.processor)
+    plain = layer(z, encoder_hidden_states=words)
+    assert torch.equal(processor(layer, z, words), plain)
+    state.drawn = torch.tensor([[0, 4], [-1, 2], [-1, -1]])
+    found, scores = processor(layer, z, words), state.scores("mid.attn2", z)
+    for i in range(3):
+        told = torch.cat([words[i], *(state.rows[max(c, 0)][None] for c in state.drawn[i].tolist())])
+        q, k, v = (x.unflatten(-1, (2, 8)).transpose(0, 1) for x in (layer.to_q(z[i]), layer.to_k(words[i]), layer.to_v(told)))
+        w = torch.cat([q @ k.transpose(1, 2) / 8**.5, scores[i].expand(2, -1, -1)], -1).softmax(-1)
+        assert torch.allclose(found[i], layer.to_out[0]((w @ v).transpose(0, 1).flatten(1)), atol=1e-5)
+        assert torch.allclose(state.taken[0][i], w[..., 7:].mean(0), atol=1e-6)
+    assert torch.allclose(found[2], plain[2], atol=1e-5) and len(state.taken) == 1
+
+
+@pytest.mark.parametrize("seg, reg", [(0., 0.), (.3, 0.), (0., 2.), (.3, 2.)])
+def test_the_loss_of_the_predictors_by_hand(seg, reg):
+    "Noise at the drawn step, its error inside the mask, attention outside of it at each layer's size, attention at all."
+    torch.manual_seed(1)
+    levels, x, m = torch.tensor([.9, .5, .2]), torch.randn(2, 3, 4, 4), torch.zeros(2, 1, 4, 4)
+    m[0, :, :2], m[1, :, 1:3, :3] = 1, 1
+    step, drawn_ = torch.tensor([2, 0]), torch.tensor([[0], [1]])
+    taken, said, state, seen = [torch.rand(2, 16, 1), torch.rand(2, 4, 1)], torch.randn(2, 3, 4, 4), SimpleNamespace(drawn=None, taken=[]), []
+    def unet(noisy, t, encoder_hidden_states, return_dict):
+        seen.append((noisy, t, encoder_hidden_states, state.drawn))
+        state.taken += taken
+        return (said,)
+    torch.manual_seed(5)
+    value, parts = attention._loss(SimpleNamespace(unet=unet), state, levels, seg, reg)(None, {"latents": x, "mask": m, "step": step, "drawn": drawn_, "told": "words"})
+    torch.manual_seed(5)
+    e, level = torch.randn_like(x), levels[step][:, None, None, None]
+    assert torch.allclose(seen[0][0], level**.5 * x + (1 - level)**.5 * e) and seen[0][1] is step and seen[0][2] == "words" and torch.equal(seen[0][3], drawn_) and state.drawn is None
+    errors = [(said - e)[i, c, y, z].item()**2 for i, c, y, z in np.ndindex(2, 3, 4, 4) if m[i, 0, y, z]]
+    small = m.reshape(2, 2, 2, 2, 2).mean((2, 4)).reshape(2, 4, 1)
+    outside = np.mean([((1 - s) * a).mean().item() for s, a in ((m.reshape(2, 16, 1), taken[0]), (small, taken[1]))])
+    assert parts == pytest.approx({"inside": np.mean(errors), "outside": outside, "taken": np.mean([a.mean().item() for a in taken])}, abs=1e-5)
+    assert value.item() == pytest.approx(parts["inside"] + seg * parts["outside"] + reg * parts["taken"], abs=1e-5)
+
+
+@pytest.mark.parametrize("scale, doubled", [({}, True), ({"guidance_scale": 3.}, True), ({"guidance_scale": 1.}, False)])
+def test_classes_are_drawn_from_the_target_by_the_image_and_for_the_guided_half_only(scale, doubled):
+    state, seen = SimpleNamespace(drawn=None, taken=None), []
+    call_ = attention._drawing(state, {"tone": np.array([.25, .75]), "hue": np.array([.5, 0, .5])})
+    def pipeline(prompt, generator, **arguments): seen.append((state.drawn, arguments))
+    call_(pipeline, ["a person"] * 400, [torch.Generator().manual_seed(s) for s in range(400)], **scale)
+    codes, arguments = seen[0]
+    assert arguments == scale and len(codes) == (800 if doubled else 400) and (state.drawn, state.taken) == (None, [])
+    if doubled: assert (codes[:400] == -1).all()
+    tone, hue = codes[-400:].T.numpy()
+    assert set(tone) == {0, 1} and set(hue) == {2, 4}
+    assert binomtest(int((tone == 1).sum()), 400, .75).pvalue > 1e-3 and binomtest(int((hue == 4).sum()), 400, .5).pvalue > 1e-3
+    call_(pipeline, "a person", [torch.Generator().manual_seed(77)], **scale)
+    assert torch.equal(seen[1][0][-1], codes[-400 + 77])
+
+
+def test_the_words_of_classes_are_embedded_at_their_last_letter(sd15):
+    "One class has a word of its own; words have several tokens."
+    state, remove = attention.install(sd15, ATTRIBUTES, words={"red": "rosy"})
+    for row, text in zip(state.rows, ("dark", "light", "rosy", "green", "blue"), strict=True):
+        tokens = sd15.tokenizer(text, padding="max_length", max_length=sd15.tokenizer.model_max_length, return_tensors="pt")
+        with torch.no_grad(): told = sd15.text_encoder(tokens["input_ids"], attention_mask=None)[0][0]
+        assert torch.allclose(row, told[int(tokens["attention_mask"].sum()) - 2], atol=1e-5)
+    assert state.sizes == [2, 3] and all(len(p) == 5 for p in state.predictors.values())
+    remove()
+
+
+def test_training_images_carry_the_classes_that_their_prompts_name(sd15, monkeypatch):
+    "The prompt that is asked names the drawn classes; the one that is told afterwards does not."
+    asked = []
+    pictures = np.random.default_rng(0).random((10, 32, 32, 3)).astype(np.float32)
+    def sampled(pipeline, labeller, prompts, seeds, *, call): return asked.extend(prompts) or (pictures, None)
+    monkeypatch.setattr(attention, "sampled", sampled)
+    prompts, wanted = ["a person", "a gentle person"], targets(None, ATTRIBUTES)
+    half = lambda x: np.repeat((np.arange(32) < 16)[None, :, None] * np.ones((1, 1, 32)), len(x), 0)
+    data = attention._examples(sd15, Labeller(), prompts, wanted, 10, 3, {"red": "rosy"}, half, {}, ("person",))
+    words = ["dark", "light", "rosy", "green", "blue"]
+    for i, (text, (tone, hue)) in enumerate(zip(asked, data["drawn"].tolist(), strict=True)):
+        assert tone in (0, 1) and hue in (2, 3, 4)
+        assert text.replace(" an ", " a ") == prompts[i % 2].replace("a ", f"a {words[tone]} {words[hue]} ", 1)
+    assert len(set(map(tuple, data["drawn"].tolist()))) > 1
+    x = torch.as_tensor(pictures).permute(0, 3, 1, 2) * 2 - 1
+    with torch.no_grad(): latents = sd15.vae.encode(x).latent_dist.mean * sd15.vae.config.scaling_factor
+    assert torch.allclose(data["latents"], latents, atol=1e-4) and torch.equal(data["told"][0], data["told"][2]) and not torch.equal(data["told"][0], data["told"][1])
+    side = latents.shape[-1]
+    assert torch.equal(data["mask"][:, 0], (torch.arange(side) < side / 2).float()[None, :, None].expand(10, side, side))

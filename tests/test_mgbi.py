@@ -1,5 +1,6 @@
 "MGBI: hand-computed values, a naive twin, bad input named and counted, the printed table, intervals, the ceiling, the correction, several models, reports."
 import importlib.util
+import itertools
 import json
 import math
 import subprocess
@@ -9,16 +10,20 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fairical_nb.attributes import TAXONOMY
+from fairical_nb.bootstrap import bca
 from fairical_nb.counts import NEUTRAL, from_numbers, per_cluster, read_labels, tally
-from fairical_nb.entropy import entropy, evenness, geometric
-from fairical_nb.mgbi import METHODS, SCORES, CollapsedWarning, FewImagesWarning, NoClustersWarning, NoLimitsWarning, OneClusterWarning, clusters_in, from_counts, limitless, mgbi
-from fairical_nb.mgbi_ceiling import ceiling, ceiling_curve, coverage
+from fairical_nb.entropy import checked_target, entropy, evenness, geometric
+from fairical_nb.mgbi import METHODS, SCORES, CollapsedWarning, FewImagesWarning, NoClustersWarning, NoLimitsWarning, OneClusterWarning, clusters_in, from_counts, left_out, limitless, mgbi
+from fairical_nb.mgbi_ceiling import ceiling, ceiling_curve, coverage, null_scores
 from fairical_nb.mgbi_correction import CorrectionWarning, corrected, read_confusion
 from fairical_nb.mgbi_models import benchmark, by_model, check_printed, shared_replicates, versus
 from fairical_nb.mgbi_parts import by_dimension, with_joint, within_prompts
-from fairical_nb.mgbi_report import attributes_from, audit, report, targets_from
+from fairical_nb.mgbi_report import attributes_from, audit, beside, report, targets_from
 from fairical_nb.prompts import TRIGGERS
 
 FILTER = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -479,3 +484,290 @@ def test_the_benchmark_runs_and_agrees_with_its_loop_and_its_results_are_reached
 def test_none_of_it_needs_torch():
     code = "import sys, fairical_nb.mgbi_report, fairical_nb.mgbi_plots, fairical_nb.prompts; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+# Each number again from its definition: every option must reach what it names
+
+TWO = {a: TAXONOMY[a] for a in ("age", "gender")}
+
+
+def uneven(seed=0, models=("first",), most=7):
+    "Labels whose prompts have one to `most` images, with undetermined ones; each prompt has a determined image of each attribute."
+    rng, rows = np.random.default_rng(seed), []
+    for model in models:
+        for s in ("", "gentle", "poor", "successful"):
+            for p in range(5):
+                for k in range(rng.integers(1, most + 1)): rows.append((model, f"{s}-{p}", s, *(None if k and rng.random() < .2 else c[min(rng.geometric(.5), len(c)) - 1] for c in TAXONOMY.values())))
+    return pd.DataFrame(rows, columns=["model", "prompt_id", "trigger", *TAXONOMY])
+
+
+@pytest.mark.parametrize("target", [None, [.2, .3, .5]])
+@pytest.mark.parametrize("counts", [[7, 3, 0], [1, 1, 1], [40, 30, 30], [0, 9, 0]])
+def test_miller_madow_by_hand(counts, target):
+    "The entropy in nats grows by (classes seen - 1) / (2 n); what it is divided by stays that of the target."
+    n, seen = sum(counts), sum(c > 0 for c in counts)
+    gap = sum(c / n * math.log(c / n / q) for c, q in zip(counts, target or [1 / 3] * 3) if c)
+    want = 1 - (gap - (seen - 1) / (2 * n)) / -math.log(min(target or [1 / 3]))
+    assert evenness(counts, target=target, correction="miller-madow") == pytest.approx(min(1, want), abs=1e-12)
+
+
+@pytest.mark.parametrize("off", [1e-3, -1e-3, 1e-5, 2.])
+def test_targets_add_up_to_1_or_are_refused(off):
+    with pytest.raises(ValueError, match="add up to 1"): checked_target([.2, .3, .5 + off], "xyz", "a")
+    assert checked_target([.2, .3, .5 + 4e-7], "xyz", "a").sum() == pytest.approx(1, abs=1e-12)
+
+
+@FILTER
+@pytest.mark.parametrize("seed", range(3))
+def test_counts_and_labels_are_one_in_any_order_of_attributes_and_contexts(seed):
+    data = uneven(seed)
+    counts = {s: {a: [int(((data["trigger"] == s) & (data[a] == c)).sum()) for c in TAXONOMY[a]] for a in np.random.default_rng(seed).permutation(list(TAXONOMY))} for s in ("poor", "", "successful", "gentle")}
+    found, want = from_counts(counts, attributes=TAXONOMY), mgbi(data, TAXONOMY)
+    pd.testing.assert_frame_equal(found.table(), want.table(), check_dtype=False)
+    pd.testing.assert_frame_equal(found.counts, want.counts, check_dtype=False)
+    share = data.groupby("trigger")["age"].value_counts(normalize=True)
+    assert want.counts["share"].xs("age", level="attribute").to_dict() == pytest.approx({i: share.get(i, 0) for s in counts for c in TAXONOMY["age"] for i in [(s, c)]})
+    assert want.table()["n"].to_dict() == {s: min(sum(n) for n in c.values()) for s, c in counts.items()}
+
+
+@FILTER
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_words_and_digits_in_a_file_are_read_as_they_are_written(tmp_path, ending):
+    "Classes and triggers may look like numbers or like missing values; only an empty cell is undetermined."
+    kinds = {"code": ("1", "01", "1.0"), "word": ("NA", "None", "nan")}
+    data = pd.DataFrame({"trigger": ["", "", "null", "null", "7", "7"], "code": ["1", "01", "1.0", "01", "1", "1"], "word": ["NA", "nan", "None", "", "NA", "nan"]})
+    getattr(data, f"to_{ending}")(tmp_path / f"a.{ending}", index=False)
+    r = mgbi(read_labels(tmp_path / f"a.{ending}", kinds), kinds)
+    assert r.data.contexts == ("", "7", "null") and r.undetermined.to_numpy().tolist() == [[0, 0], [0, 0], [0, 1]]
+    assert r.data.totals.tolist() == [[1, 1, 0, 0, 1, 0, 1, 0], [2, 0, 0, 0, 1, 0, 1, 0], [0, 1, 1, 0, 0, 1, 0, 1]]
+
+
+@FILTER
+@pytest.mark.parametrize("level", [.5, .95])
+@pytest.mark.parametrize("cluster", ["prompt_id", None])
+def test_limits_are_quantiles_of_the_draws_and_bias_is_their_mean_less_the_estimate(level, cluster):
+    r = mgbi(uneven(1), TWO)
+    names = ["ID", "CA", "CA_mean", "MGBI", "worst"]
+    draws, at = pd.DataFrame(r.replicates(200, seed=4, cluster=cluster), columns=SCORES)[names], r.summary[names]
+    low, high = (draws.quantile(p) for p in ((1 - level) / 2, (1 + level) / 2))
+    plain, basic = (r.interval(200, 4, kind, cluster, level=level, worst=True) for kind in ("percentile", "basic"))
+    assert plain["low"].to_numpy() == pytest.approx(low.to_numpy()) and plain["high"].to_numpy() == pytest.approx(high.to_numpy())
+    assert basic["low"].to_numpy() == pytest.approx((2 * at - high).clip(0, 1).to_numpy()) and basic["high"].to_numpy() == pytest.approx((2 * at - low).clip(0, 1).to_numpy())
+    for found in (plain, basic): assert found["bias"].to_numpy() == pytest.approx((draws.mean() - at).to_numpy())
+
+
+@FILTER
+@pytest.mark.parametrize("level", [.5, .9])
+def test_bca_leaves_each_prompt_out_once(level):
+    data = uneven(2)
+    r = mgbi(data, TWO)
+    without = [np.array([mgbi(data[data["prompt_id"] != p], TWO).summary for p in data.loc[data["trigger"] == s, "prompt_id"].unique()]) for s in r.data.contexts]
+    for found, want in zip(left_out(r, "prompt_id"), without, strict=True): assert np.sort(found, axis=0) == pytest.approx(np.sort(want, axis=0), abs=1e-12)
+    low, high = bca(r.replicates(200, seed=1), r.summary.to_numpy(), without, level=level)
+    found = r.interval(200, 1, "bca", level=level, worst=True).loc[list(SCORES)]
+    assert found["low"].to_numpy() == pytest.approx(low, nan_ok=True) and found["high"].to_numpy() == pytest.approx(high, nan_ok=True) and found["low"].notna().any()
+
+
+@FILTER
+def test_from_counts_the_jackknife_leaves_each_image_out_once():
+    counts = {"": {"gender": [4, 1], "age": [2, 0, 3]}, "poor": {"gender": [3, 3], "age": [1, 4, 2]}}
+    smaller = lambda s, a, k: {t: {b: [n - ((t, b, i) == (s, a, k)) for i, n in enumerate(v)] for b, v in c.items()} for t, c in counts.items()}
+    want = [np.array([from_counts(smaller(s, a, k)).summary for k, n in enumerate(counts[s][a]) for _ in range(n)]) for a in ("gender", "age") for s in counts]
+    for found, one in zip(left_out(from_counts(counts), None), want, strict=True): assert np.sort(found, axis=0) == pytest.approx(np.sort(one, axis=0), abs=1e-12)
+
+
+def expected(n, p, **options):
+    "Mean evenness of n images of two classes."
+    k = np.arange(n + 1)
+    return float(scipy.stats.binom.pmf(k, n, p) @ evenness(np.stack([k, n - k], 1), **options))
+
+
+@FILTER
+@pytest.mark.parametrize("source", ["counts", "labels"])
+def test_draws_of_single_images_have_the_mean_of_the_binomial(source):
+    counts = {"": {"gender": [3, 17]}, "poor": {"gender": [5, 7]}}
+    table = pd.DataFrame([(s, c) for s, n in counts.items() for c, k in zip(TAXONOMY["gender"], n["gender"]) for _ in range(k)], columns=["trigger", "gender"])
+    r = from_counts(counts) if source == "counts" else mgbi(table, {"gender": TAXONOMY["gender"]})
+    assert r.replicates(4000, cluster=None)[:, :2].mean(0) == pytest.approx([expected(20, 3 / 20), expected(12, 5 / 12)], abs=.012)
+
+
+@FILTER
+@pytest.mark.parametrize("options", [dict(ca_eps=0.), dict(ca_eps=.01, eps=0.), dict(ca_eps=.2, eps=.3, q=.4, method="lower")], ids=str)
+def test_the_table_by_context_gives_the_scores(options):
+    "Some attributes collapse, among the neutral images and elsewhere, so that both floors are felt."
+    r = from_counts({"": {"gender": [9, 0], "age": [3, 3, 1]}, "poor": {"gender": [0, 5], "age": [1, 1, 1]}, "kind": {"gender": [4, 2], "age": [0, 7, 0]}, "rich": {"gender": [2, 2], "age": [1, 2, 9]}}, **options)
+    g = r.table()["g"]
+    CA = np.quantile(g[1:], options.get("q", .1), method=options.get("method", "linear"))
+    assert r.summary.to_numpy() == pytest.approx([g.iloc[0], CA, g[1:].mean(), g[1:].min(), math.sqrt(g.iloc[0] * CA)], abs=1e-12)
+    assert (g[1:] == r.per_context).all()
+
+
+@pytest.mark.parametrize("images, few", [(199, True), (200, False)])
+def test_from_200_images_on_nothing_is_said(images, few):
+    rows = {s: {"gender": [100, images - 100], "age": [90, 90, 90]} for s in ("", "poor")}
+    with warnings.catch_warnings(record=True) as told: warnings.simplefilter("always"); from_counts(rows)
+    assert [t.category for t in told] == [FewImagesWarning] * few
+
+
+def test_without_a_floor_nothing_says_that_it_is_active():
+    collapsed = {"": {"gender": [0, 400]}, "poor": {"gender": [200, 200]}}
+    with warnings.catch_warnings(): warnings.simplefilter("error"); assert from_counts(collapsed, eps=0).ID == 0
+    for bad in (dict(eps=1), dict(ca_eps=1), dict(q=1 + 1e-9)):
+        with pytest.raises(ValueError, match="must lie in"): from_counts(SMALL, **bad)
+
+
+@FILTER
+@pytest.mark.parametrize("target", [None, [.8, .2]])
+@pytest.mark.parametrize("level", [.5, .9])
+def test_the_ceiling_by_the_binomial(target, level):
+    counts = {"": {"gender": [15, 5]}, "poor": {"gender": [4, 8]}}
+    r = from_counts(counts, target=target and {"gender": target})
+    found, p = ceiling(r, 4000, level=level), target[0] if target else .5
+    k = np.arange(21)
+    h, mass = evenness(np.stack([k, 20 - k], 1), target=target), scipy.stats.binom.pmf(k, 20, p)
+    assert found.loc[["ID", "CA"], "ceiling"].to_numpy() == pytest.approx([mass @ h, expected(12, p, target=target)], abs=.01)
+    assert found.loc["ID", "p"] == pytest.approx(mass[h <= h[15] + 1e-12].sum(), abs=.03)
+    draws = null_scores(r, 4000)
+    assert found[["low", "high"]].to_numpy().T == pytest.approx(np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0))
+    assert not ceiling(r, 50, seed=1).equals(ceiling(r, 50)) and ceiling(r, 50, seed=1).equals(ceiling(r, 50, seed=1))
+
+
+@pytest.mark.parametrize("correction", [None, "miller-madow"])
+@pytest.mark.parametrize("score, n, p", [("ID", 40, .2), ("CA", 10, .4)])
+def test_coverage_draws_the_neutral_context_and_the_triggers_at_their_own_sizes(score, n, p, correction):
+    shares = {"": {"gender": (.2, .8)}, "poor": {"gender": (.4, .6)}}
+    run = lambda seed, audits: coverage(shares, neutral=40, each=10, audits=audits, replicates=2, score=score, correction=correction, seed=seed)
+    found = run(0, 80)
+    assert found["truth"].to_numpy() == pytest.approx(entropy([p, 1 - p])) and found["mean"].nunique() == 1
+    assert found["mean"].iloc[0] == pytest.approx(expected(n, p, correction=correction), abs=4 * found["sd"].iloc[0] / 80**.5)
+    assert run(3, 5).equals(run(3, 5)) and (run(3, 5)["mean"] != run(4, 5)["mean"]).all()
+
+
+def test_confusion_files_add_up_repeated_rows_and_keep_the_order_of_the_classes(tmp_path):
+    rng, path, age = np.random.default_rng(0), tmp_path / "held_out.csv", TAXONOMY["age"]
+    rows = pd.DataFrame({"attribute": "age", "true": rng.choice(age, 30), "predicted": rng.choice(age, 30), "n": rng.integers(1, 9, 30)})
+    rows.to_csv(path, index=False)
+    assert read_confusion(path, TAXONOMY)["age"].tolist() == [[rows["n"][(rows["true"] == t) & (rows["predicted"] == p)].sum() for p in age] for t in age]
+
+
+@FILTER
+@pytest.mark.parametrize("options", [{}, dict(correction="miller-madow"), dict(target={"gender": [.3, .7]})], ids=str)
+def test_a_classifier_without_errors_is_corrected_to_itself(options):
+    r = mgbi(uneven(3), TWO, **options)
+    fixed = corrected(r, {a: 100 * np.eye(len(c)) for a, c in TWO.items()})
+    assert fixed.summary.to_numpy() == pytest.approx(r.summary.to_numpy(), abs=1e-6)
+    assert fixed.table().to_numpy(dtype=float) == pytest.approx(r.table().to_numpy(dtype=float), abs=1e-6)
+    assert fixed.replicates(30) == pytest.approx(r.replicates(30), abs=1e-6)
+
+
+@FILTER
+def test_every_draw_has_a_confusion_matrix_of_its_own():
+    r = from_counts(SMALL)
+    adjust = corrected(r, {"gender": [[20, 5], [4, 20]]}).adjust
+    same = np.repeat(r.data.totals[None], 40, axis=0)
+    drawn, plain = adjust(same, np.random.default_rng(0)), adjust(same)
+    assert (drawn[:, 0].std(0)[:2] > .01).all() and np.ptp(plain, axis=0).max() < 1e-9
+    assert drawn.sum(-1) == pytest.approx(same.sum(-1)) and plain.sum(-1) == pytest.approx(same.sum(-1))
+
+
+@pytest.mark.parametrize("images, told", [(499, 1), (500, 0)])
+def test_a_correction_asks_for_500_images_of_the_attributes_that_it_corrects(images, told):
+    with warnings.catch_warnings(action="ignore"): r = from_counts({s: {"gender": [250, images - 250], "age": [50, 50, 50]} for s in ("", "poor")})
+    with warnings.catch_warnings(record=True) as said: warnings.simplefilter("always"); corrected(r, {"gender": [[90, 10], [10, 90]]})
+    assert len(said) == told
+
+
+@FILTER
+@pytest.mark.parametrize("kind", ["basic", "percentile"])
+@pytest.mark.parametrize("score, level", [("ID", .5), ("MGBI", .9), ("worst", .9)])
+def test_tables_of_models_and_comparisons_are_those_of_the_shared_draws(kind, score, level):
+    "Models in the order of their first appearance; prompts are shared, so all are paired."
+    results = by_model(uneven(4, models=("zebra", "ant", "moth")), TWO)
+    options, k = dict(n=150, seed=3, kind=kind, level=level), SCORES.index(score)
+    values, at = shared_replicates(results, 150, seed=3)[0], {m: r.summary[score] for m, r in results.items()}
+    limits = lambda x, estimate: np.quantile(2 * estimate - x if kind == "basic" else x, [(1 - level) / 2, (1 + level) / 2])
+    pairs = versus(results, score=score, **options)
+    assert pairs.index.tolist() == [("zebra", "ant"), ("zebra", "moth"), ("ant", "moth")] and pairs["difference"].tolist() == [at[a] - at[b] for a, b in pairs.index]
+    for (a, b), row in pairs.iterrows():
+        x = values[a][:, k] - values[b][:, k]
+        ahead = 2 * row["difference"] - x if kind == "basic" else x
+        assert [row["low"], row["high"]] == pytest.approx(limits(x, row["difference"])) and row["beats"] == pytest.approx((np.sign(ahead) / 2 + .5).mean())
+    table = benchmark(results, **options)
+    assert table.index.tolist() == list(results) and table["worst_trigger"].tolist() == [r.worst_context for r in results.values()]
+    assert table["images"].tolist() == [r.table()["n"].min() for r in results.values()]
+    for m, row in table.iterrows(): assert [row["low"], row["high"]] == pytest.approx(np.clip(limits(values[m][:, 4], results[m].MGBI), 0, 1))
+
+
+@FILTER
+def test_single_images_of_two_models_are_never_paired():
+    data = uneven(5).drop(columns="model")
+    results = by_model(pd.concat([data.assign(model=m) for m in "AB"]), TWO)
+    assert versus(results, n=20)["paired"].tolist() == [True] and versus(results, n=20, cluster=None)["paired"].tolist() == [False]
+    values, groups = shared_replicates(results, 200, cluster=None)
+    assert len(groups) == 2 and abs(np.corrcoef(values["A"][:, 2], values["B"][:, 2])[0, 1]) < .3
+
+
+@settings(max_examples=50)
+@given(digits=st.integers(2, 5), rows=st.lists(st.tuples(st.floats(.05, 1), st.floats(.05, 1)), min_size=1, max_size=8))
+def test_numbers_rounded_for_print_are_explained_and_those_two_units_off_are_not(digits, rows):
+    "Wide enough an error in ID and CA moves the root by one unit at most where both are alike."
+    ID, CA = np.array(rows).T
+    printed = pd.DataFrame({"ID": ID.round(digits), "CA_0.10": CA.round(digits), "MGBI": np.sqrt(ID * CA).round(digits)})
+    assert check_printed(printed, digits=digits)["explained"].all()
+    alike = printed.assign(**{"CA_0.10": printed["ID"], "MGBI": printed["ID"] + 2 * 10. ** -digits})
+    assert not check_printed(alike, digits=digits)["explained"].any()
+
+
+@FILTER
+def test_joint_attributes_are_their_naive_loop_for_three_with_gaps_in_each():
+    data, names = uneven(6), ("race", "gender", "age")
+    made, kinds = with_joint(data, TAXONOMY, *names)
+    assert kinds == {"race&gender&age": ["&".join(c) for c in itertools.product(*(TAXONOMY[n] for n in names))]}
+    want = [None if any(c is None for c in row) else "&".join(row) for row in data[list(names)].astype(object).where(data[list(names)].notna(), None).itertuples(index=False)]
+    assert [None if pd.isna(c) else c for c in made["race&gender&age"]] == want and data[list(names)].isna().any().all()
+
+
+@FILTER
+def test_means_by_dimension_are_those_of_a_loop():
+    r = from_counts({s: {"gender": [3 + k, 9 - k]} for k, s in enumerate(["", "a", "b", "c", "d", "e"])})
+    where = {"d": ("x", "-"), "a": ("x", "+"), "b": ("x", "+"), "c": ("x", "+"), "z": ("y", "+")}
+    found = by_dimension(r, dimensions=where)
+    assert found.loc[("x", "+")].tolist() == [pytest.approx(r.per_context[["a", "b", "c"]].mean()), 3, "a, b, c"]
+    assert found.loc[("x", "-")].tolist() == [pytest.approx(r.per_context["d"]), 1, "d"] and len(found) == 2 and found.attrs["left_out"] == ["e"]
+
+
+@FILTER
+def test_within_prompts_weighs_by_images_and_its_ceiling_is_that_of_as_many():
+    "Prompts of one to seven images; some have none of an attribute."
+    data = uneven(7)
+    data.loc[data["prompt_id"].isin(["-0", "poor-2"]), "gender"] = None
+    found = within_prompts(mgbi(data, TWO), n=3000)
+    for s in ("", "poor", "gentle"):
+        prompts = [[(g["gender"] == c).sum() for c in TWO["gender"]] for _, g in data[data["trigger"] == s].groupby("prompt_id") if g["gender"].notna().any()]
+        sizes = np.sum(prompts, 1)
+        want = [entropy(np.sum(prompts, 0)), np.average([entropy(p) for p in prompts], weights=sizes), np.average([expected(n, .5) for n in sizes], weights=sizes), len(sizes), np.mean(sizes)]
+        assert found.loc[(s, "gender"), ["pooled", "within", "prompts", "images"]].tolist() == pytest.approx([want[i] for i in (0, 1, 3, 4)])
+        assert found.loc[(s, "gender"), "ceiling"] == pytest.approx(want[2], abs=.015)
+    one, same, other = (within_prompts(mgbi(data, TWO), n=5, seed=seed) for seed in (1, 1, 2))
+    assert one.equals(same) and not one.equals(other)
+
+
+@FILTER
+@pytest.mark.parametrize("kind", ["basic", "percentile", "bca"])
+@pytest.mark.parametrize("cluster", ["prompt_id", "group"])
+def test_an_audit_hands_every_option_on(kind, cluster):
+    data = uneven(8, models=("zebra", "ant")).assign(group=lambda d: d["prompt_id"].str[-1].replace({"4": "3", "1": "0"}))
+    found = audit(data, TWO, n=60, seed=5, kind=kind, cluster=cluster, level=.6, per_prompt=True, q=.3)
+    pairs = versus(found.results, n=60, seed=5, kind=kind if kind != "bca" else "basic", cluster=cluster, level=.6)
+    pd.testing.assert_frame_equal(found.pairs, pairs)
+    for m, part in data.groupby("model"):
+        r = mgbi(part.reset_index(drop=True), TWO, q=.3)
+        assert (found.results[m].summary == r.summary).all()
+        pd.testing.assert_frame_equal(found.intervals[m], r.interval(60, 5, kind, cluster, level=.6, worst=True))
+        pd.testing.assert_frame_equal(found.ceilings[m], ceiling(r, seed=5))
+        pd.testing.assert_frame_equal(found.within[m], within_prompts(r, cluster=cluster, seed=5))
+        assert found.table.at[m, "ceiling"] == found.ceilings[m].at["MGBI", "ceiling"]
+        line = next(text for text in beside(found) if text.startswith(f"{m}: {len(part)} images"))
+        assert all(f"{a} {part[a].isna().sum()}" in line for a in TWO) and f"fewest in a context {r.table()['n'].min()}" in line
+    text, g = report(found, digits=6, triggers=True), {m: r.per_context for m, r in found.results.items()}
+    assert all(f"{v:.6f}" in text for x in g.values() for v in x) and all(f"{r.ID:.6f}" in text for r in found.results.values())

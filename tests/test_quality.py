@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairical_nb.quality import frechet_distance, kernel_distance
+from fairical_nb.quality import compare_features, frechet_distance, kernel_distance
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -196,3 +196,41 @@ def test_class_diversity_is_its_naive_double_loop(n, d, seed):
     u = x / np.linalg.norm(x, axis=1, keepdims=True)
     naive = np.mean([1 - u[i] @ u[j] for i in range(n) for j in range(n) if i != j])
     assert shifts.class_diversity(x, ["a"] * n, ["a"]).loc["a", "diversity"] == pytest.approx(naive, abs=1e-9)
+
+
+# Options of the kernel distance
+
+@settings(max_examples=30)
+@given(SETS, st.integers(1, 4))
+def test_kernel_distance_of_any_degree_is_its_naive_double_loop(shape, degree):
+    a, b = drawn(*shape)
+    k = lambda x, y: (x @ y / len(x) + 1)**degree
+    within = lambda x: np.mean([k(p, q) for i, p in enumerate(x) for j, q in enumerate(x) if i != j])
+    assert kernel_distance(a, b, degree=degree)[0] == pytest.approx(within(a) + within(b) - 2 * np.mean([k(p, q) for p in a for q in b]), rel=1e-6, abs=1e-7)
+
+
+def test_subsets_are_drawn_without_replacement_and_from_the_seed():
+    "A subset as large as one set is that set; images of the other are all alike, so any draw of them is the same."
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(8, 3)), np.repeat(rng.normal(size=(1, 3)), 30, axis=0)
+    for x, y in ((a, b), (b, a)): assert kernel_distance(x, y, subset=8, subsets=7) == pytest.approx((kernel_distance(a, b[:8])[0], 0), abs=1e-9)
+    assert kernel_distance(a, b, subset=20, subsets=7) == pytest.approx(kernel_distance(a, b, subset=8, subsets=7), abs=1e-9)
+    c = rng.normal(size=(30, 3))
+    assert kernel_distance(a, c, subset=5, subsets=3, seed=1) != kernel_distance(a, c, subset=5, subsets=3, seed=2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mean_and_standard_deviation_of_two_subsets_by_hand(seed):
+    "The first of two draws is the draw of one."
+    rng = np.random.default_rng(seed)
+    a, b = rng.normal(size=(30, 3)), rng.normal(size=(40, 3))
+    first, (mean, sd) = kernel_distance(a, b, subset=6, subsets=1, seed=seed)[0], kernel_distance(a, b, subset=6, subsets=2, seed=seed)
+    assert sd == pytest.approx(abs(mean - first)) and sd > 0
+
+
+def test_the_table_of_sets_hands_every_option_on():
+    rng = np.random.default_rng(0)
+    sets, reference = {"a": rng.normal(size=(30, 3)), "b": rng.normal(size=(25, 3)) + 1}, rng.normal(size=(40, 3))
+    found = compare_features(sets, reference, features="drawn", subset=7, subsets=4, seed=5)
+    for name, x in sets.items():
+        assert found.loc[name].tolist() == [frechet_distance(x, reference), *kernel_distance(x, reference, subset=7, subsets=4, seed=5), len(x), 40, 3, "drawn"]

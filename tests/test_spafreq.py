@@ -2,6 +2,7 @@
 import json
 import warnings
 from pathlib import Path
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
@@ -488,3 +489,179 @@ def test_the_published_settings_name_what_is_missing(monkeypatch, tmp_path):
     labels = draw_labels(8, seed=0)
     with pytest.raises(FileNotFoundError, match="vit_base_patch14_dinov2.lvd142m"):
         train_labeller(noise(8), labels, **PUBLISHED)
+
+
+# Each number again from its definition: every option must reach what it names
+
+@settings(max_examples=20)
+@given(h=st.integers(8, 40), w=st.integers(8, 40), size=st.integers(5, 40), wavelet=st.sampled_from(["db4", "haar"]), mode=st.sampled_from(["symmetric", "zero"]), seed=st.integers(0, 99))
+def test_a_network_sees_the_view_of_the_resized_picture_each_step_in_its_order(h, w, size, wavelet, mode, seed):
+    "Resized with antialias, then transformed, then stretched, then resized with antialias."
+    small = lambda x: torch.nn.functional.interpolate(x, (size, size), mode="bilinear", antialias=True)
+    x = torch.rand(2, 3, h, w, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    image, view = seen(x, size, wavelet=wavelet, mode=mode)
+    assert torch.allclose(image, small(x), atol=1e-12)
+    assert torch.allclose(view, small(wavelet_view(small(x), wavelet=wavelet, mode=mode)), atol=1e-12)
+    assert torch.allclose(wavelet_view(x, wavelet=wavelet, mode=mode, size=size), small(wavelet_view(x, wavelet=wavelet, mode=mode)), atol=1e-12)
+
+
+@pytest.mark.parametrize("weight", [-2., 0., 3.])
+@pytest.mark.parametrize("views", [("image", "wavelet"), ("wavelet", "image")])
+def test_alpha_weighs_the_first_view_after_the_networks_own_normalisation(weight, views):
+    class Means(torch.nn.Module):
+        size, mean, std, num_features = 8, (.1, .2, .3), (.5, .4, .2), 3
+        def forward(self, x): return x.mean((2, 3))
+    net, x = TwoViews(Means(), views=views), noise(3, 8)
+    with torch.no_grad(): net.w.fill_(weight)
+    first, second = ((v.mean((2, 3)) - torch.tensor(Means.mean)) / torch.tensor(Means.std) for v in seen(x, 8, views=views))
+    alpha = 1 / (1 + np.exp(-weight))
+    assert net.alpha == pytest.approx(alpha) and torch.allclose(net(x), torch.cat([alpha * first, (1 - alpha) * second], 1), atol=1e-5)
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 999), bins=st.integers(1, 20))
+def test_calibration_is_its_loop_over_bins_and_leaves_rows_without_a_class_out(seed, bins):
+    "Rows that are wholly sure belong to the last bin; a bin holds its lower edge."
+    rng = np.random.default_rng(seed)
+    p = np.vstack([rng.dirichlet(np.ones(3) * .5, 30), rng.multinomial(8, [.6, .2, .2], 20) / 8, np.eye(3)])
+    y = rng.integers(-1, 3, len(p))
+    y[0] = 0
+    kept = [(max(row), row.argmax() == c) for row, c in zip(p, y) if c >= 0]
+    found = reliability(p, y, bins=bins)
+    total = 0
+    for b in range(bins):
+        inside = [(s, r) for s, r in kept if b / bins <= s < (b + 1) / bins or (b == bins - 1 and s == 1)]
+        if not inside:
+            assert b not in found.index
+            continue
+        said, right = np.mean(inside, axis=0)
+        assert found.loc[b].tolist() == pytest.approx([b / bins, (b + 1) / bins, len(inside), said, right])
+        total += len(inside) * abs(said - right)
+    assert calibration_error(p, y, bins=bins) == pytest.approx(total / len(kept))
+    assert calibration_error(p, y) == pytest.approx(calibration_error(p, y, bins=15))
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 999), level=st.sampled_from([.5, .95]))
+def test_accuracies_are_their_loop_with_gaps_on_both_sides_and_wilsons_limits(seed, level):
+    rng = np.random.default_rng(seed)
+    tables = [pd.DataFrame({a: rng.choice([*c, None], 25, p=[.7 / len(c)] * len(c) + [.3]) for a, c in KINDS.items()}).astype(object) for _ in "ab"]
+    truth, said = (t.where(t.notna(), None) for t in tables)
+    found = accuracies(truth, said, KINDS, by="age", level=level)
+    for group in ("everybody", *(c for c in KINDS["age"] if (truth["age"] == c).any())):
+        rows = [i for i in range(25) if group in ("everybody", truth["age"][i])]
+        for name, asked in {**{a: [a] for a in KINDS}, "overall": list(KINDS)}.items():
+            known = [i for i in rows if all(truth[a][i] is not None for a in asked)]
+            k, n = sum(all(truth[a][i] == said[a][i] for a in asked) for i in known), len(known)
+            row = found.loc[(name, group)]
+            assert row["n"] == n and row["undetermined"] == sum(any(said[a][i] is None for a in asked) for i in known)
+            if not n:
+                assert row[["accuracy", "low", "high"]].isna().all()
+                continue
+            z, p = NormalDist().inv_cdf((1 + level) / 2), k / n
+            middle, half = (p + z**2 / (2 * n)) / (1 + z**2 / n), z / (1 + z**2 / n) * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+            assert row[["accuracy", "low", "high"]].tolist() == pytest.approx([p, middle - half, middle + half], abs=1e-9)
+    counts = confusion(truth, said, "gender", KINDS["gender"], by="age")
+    for (group, t), row in counts.iterrows():
+        assert row.tolist() == [sum(g == group and x == t and (y or "undetermined") == c for g, x, y in zip(truth["age"], truth["gender"], said["gender"])) for c in counts]
+
+
+@pytest.mark.parametrize("T", [.5, 3.])
+def test_answers_divide_by_the_temperature_and_are_given_from_the_threshold_on(T):
+    "A probability that equals the threshold is an answer; each attribute has its own temperature and threshold."
+    z = {"gender": np.array([[1., 0], [0, 2], [0, 0]]), "age": np.array([[3., 0, 0], [0, 1, 0], [0, 0, 9]])}
+    table = answers(z, KINDS, temperature={"age": T}, abstain={"gender": .5, "age": .6}, probabilities=True)
+    for a, t in (("gender", 1.), ("age", T)):
+        p = np.exp(z[a] / t) / np.exp(z[a] / t).sum(1, keepdims=True)
+        assert table[[f"{a}={c}" for c in KINDS[a]]].to_numpy() == pytest.approx(p)
+        assert table[a].tolist() == [KINDS[a][row.argmax()] if row.max() >= (.5 if a == "gender" else .6) else None for row in p]
+    assert table["gender"][2] == "female"
+
+
+def test_a_labeller_may_be_asked_with_another_threshold_which_may_be_0(net):
+    made, x = Labeller(net, abstain=1., temperature={"age": 4.}), noise(4)
+    assert made.label(x).isna().all(axis=None)
+    free = made.label(x, abstain=0.)
+    assert free.notna().all(axis=None) and free.equals(answers(made.logits(x), TAXONOMY, temperature={"age": 4.}))
+    assert made.label(x, abstain={"age": 1.}).notna().all().tolist() == [a != "age" for a in TAXONOMY]
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_weights_are_stored_in_the_width_that_was_asked_for_and_read_as_single(tmp_path, net, half):
+    Labeller(net).save(tmp_path, half=half)
+    stored = {v.dtype for k, v in load_file(tmp_path / "model.safetensors").items() if "num_batches" not in k}
+    assert stored == {torch.float16 if half else torch.float32}
+    assert {v.dtype for v in load(tmp_path).net.parameters()} == {torch.float32}
+
+
+def test_files_are_counted_as_they_are_done(tmp_path, net):
+    paths = [tmp_path / f"{i}.png" for i in range(5)]
+    for i, p in enumerate(paths[:4]): Image.fromarray(np.random.default_rng(i).integers(0, 255, (32, 32, 3), np.uint8)).save(p)
+    done, made = [], Labeller(net)
+    found, refused = label_files(made, paths, batch_size=2, probabilities=True, progress=done.append)
+    assert done == [2, 2, 1] and len(found) == 4 and refused.image.tolist() == [str(paths[4])]
+    whole = made.label(read_pictures(paths, 32)[0], probabilities=True)
+    assert np.allclose(found.filter(like="=").to_numpy(float), whole.filter(like="=").to_numpy(float), atol=1e-5) and found[list(TAXONOMY)].equals(whole[list(TAXONOMY)])
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 999), gamma=st.sampled_from([0., 1., 2.5]), weighted=st.booleans())
+def test_the_loss_of_the_heads_is_its_loop(seed, gamma, weighted):
+    "Mean over the pictures with a label, not over the weights; each attribute has its own gamma and weights, or the default."
+    rng = np.random.default_rng(seed)
+    z = {a: rng.normal(size=(6, len(c))) for a, c in KINDS.items()}
+    y = np.stack([rng.integers(-1, len(c), 6) for c in KINDS.values()], 1)
+    weights = {"age": rng.random(3)} if weighted else None
+    want = {}
+    for j, a in enumerate(KINDS):
+        terms = []
+        for row, c in zip(z[a], y[:, j]):
+            if c < 0: continue
+            p = np.exp(row[c]) / np.exp(row).sum()
+            terms.append((weights["age"][c] if weighted and a == "age" else 1) * (1 - p)**(gamma if a == "age" else 0) * -np.log(p))
+        want[a] = np.mean(terms) if terms else 0
+    loss, parts = heads_loss({a: torch.tensor(v) for a, v in z.items()}, torch.tensor(y), gamma={"age": gamma}, weights=weights and {"age": torch.tensor(weights["age"])})
+    assert parts == pytest.approx(want, abs=1e-5) and float(loss) == pytest.approx(sum(want.values()), abs=1e-5)
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 999))
+def test_chances_of_drawing_have_mean_1_and_class_weights_leave_rows_without_label_and_empty_classes_out(seed):
+    rng = np.random.default_rng(seed)
+    y = np.stack([rng.integers(-1, 2, 30), rng.choice([-1, 0, 2], 30)], 1)
+    y[:2] = [[0, 0], [1, 2]]
+    w = balanced(y)
+    assert w.mean() == pytest.approx(1) and w.min() > 0
+    with warnings.catch_warnings(action="ignore"): c = class_weights(y[:, 1], 3)
+    known = y[y[:, 1] >= 0, 1]
+    assert c[1] == 0 and c[known].mean() == pytest.approx(1) and c[0] * (known == 0).sum() == pytest.approx(c[2] * (known == 2).sum())
+
+
+def test_a_trained_labeller_is_calibrated_on_the_validation_part_and_measured_on_the_test_part(trained):
+    "Again from the pictures: temperatures, errors before and after, accuracy and confusion, with the mirror images."
+    labels, made = draw_labels(400, seed=2), trained.labeller
+    pictures = portraits(labels, seed=2)
+    parts = {p: (made.logits(pictures[trained.rows[p]]), labels.iloc[trained.rows[p]].reset_index(drop=True)) for p in ("validation", "test")}
+    assert made.flip and {p: len(r) for p, r in trained.rows.items()} == {"train": 320, "validation": 40, "test": 40}
+    for a, c in KINDS.items():
+        z, y = parts["validation"][0][a], codes(parts["validation"][1], {a: c})[:, 0]
+        assert made.temperature[a] == pytest.approx(temperature(z, y), rel=1e-3)
+        z, y = parts["test"][0][a], codes(parts["test"][1], {a: c})[:, 0]
+        soft = lambda t: torch.softmax(torch.tensor(z).double() / t, 1).numpy()
+        assert trained.calibration.loc[a, ["temperature", "before", "after"]].tolist() == pytest.approx([made.temperature[a], calibration_error(soft(1), y), calibration_error(soft(made.temperature[a]), y)], abs=1e-4)
+    said = answers(parts["test"][0], KINDS)
+    for a in KINDS:
+        want = accuracies(parts["test"][1], said, KINDS, by=a)
+        pd.testing.assert_frame_equal(trained.accuracy.loc[want.index], want)
+        pd.testing.assert_frame_equal(trained.confusion[a], confusion(parts["test"][1], said, a, KINDS[a]))
+    assert trained.overall == joint_accuracy(parts["test"][1], said, KINDS)
+
+
+def test_the_mean_accuracy_that_chooses_an_epoch_is_over_attributes_and_known_labels():
+    net = SpaFreq(KINDS, seed=3).eval()
+    x, y = noise(12), torch.stack([torch.arange(12) % 2, torch.tensor([0, 1, 2] + [-1] * 9)], 1)
+    with torch.no_grad(): z = net(x)
+    each = {a: (z[a].argmax(1) == y[:, j])[y[:, j] >= 0].float().mean().item() for j, a in enumerate(KINDS)}
+    data = {"images": x, "codes": y}
+    assert spafreq._mean_accuracy(data, list(KINDS))(net) == pytest.approx(np.mean(list(each.values())))
+    for a in KINDS: assert spafreq._mean_accuracy(data, [a])(net) == pytest.approx(each[a])
