@@ -777,6 +777,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                       'fairical_nb/grpo_settings.py'),
                                            'fairical_nb.grpo_settings._names': ( 'grpo_settings.html#_names',
                                                                                  'fairical_nb/grpo_settings.py'),
+                                           'fairical_nb.grpo_settings._numbers': ( 'grpo_settings.html#_numbers',
+                                                                                   'fairical_nb/grpo_settings.py'),
                                            'fairical_nb.grpo_settings.checked': ( 'grpo_settings.html#checked',
                                                                                   'fairical_nb/grpo_settings.py'),
                                            'fairical_nb.grpo_settings.settings': ( 'grpo_settings.html#settings',

@@ -68,7 +68,7 @@ def history_advantages(
     for t in [-1] if steps is None else [int(s) for s in steps]:
         for p, row in zip(prompts, R): history[p, t] = _remembered(history.get((p, t)), row, momentum)
         used = np.array([history[p, t][1:] if history[p, t][0] >= min_count else (row.mean(), row.var()) for p, row in zip(prompts, R)])
-        spread = {"group": np.sqrt(used[:, 1]) + eps, "global": np.sqrt(used[:, 1].mean() + used[:, 0].var()) + eps, "none": np.ones(len(R))}[norm]
+        spread = {"group": np.sqrt(used[:, 1]) + eps, "global": np.full(len(R), np.sqrt(used[:, 1].mean() + used[:, 0].var()) + eps), "none": np.ones(len(R))}[norm]
         A = np.clip((R - used[:, :1]) / np.where(spread, spread, 1.)[:, None], -clip, clip)
         found.append(np.where(_same(R) & np.isclose(R[:, :1], used[:, :1], rtol=1e-9, atol=1e-12), 0., A))
     return (found[0] if steps is None else np.stack(found)), history

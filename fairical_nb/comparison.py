@@ -54,7 +54,8 @@ def pictures(
     generator, made = from_pipeline(pipeline, **call), []
     for p in prompts.itertuples():
         made += generator([p.prompt] * per_prompt, [image_seed(seed, p.prompt_id, r) for r in range(per_prompt)])
-        if isinstance(made[-1], Exception): raise made[-1]
+        for image in made[-per_prompt:]:
+            if isinstance(image, Exception): raise image
     return as_images(made), prompts.loc[prompts.index.repeat(per_prompt)].reset_index(drop=True)
 
 # %% ../nbs/37_comparison.ipynb #cm-judged

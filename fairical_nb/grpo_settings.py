@@ -8,7 +8,11 @@ __all__ = ['PRESETS', 'Sampling', 'Judging', 'Learning', 'Settings', 'settings',
 # %% ../nbs/32_grpo_settings.ipynb #g32s0005
 import dataclasses
 import difflib
+import itertools
+import math
 from dataclasses import dataclass, field
+from numbers import Integral, Real
+from typing import get_args
 
 from .balance import warn_small_eps
 from .densities import KL_FORMS, REDUCE
@@ -92,6 +96,14 @@ def settings(
     changes = {k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()}
     return dataclasses.replace(preset if isinstance(preset, Settings) else PRESETS[preset], **changes)
 
+# %% ../nbs/32_grpo_settings.ipynb #g32s000n
+def _numbers(s): # the rule that what is a number is one, and a whole one where things are counted
+    for f in dataclasses.fields(s):
+        value, kinds = getattr(s, f.name), get_args(f.type) or (f.type,)
+        if not {int, float} & set(kinds) or value is None and type(None) in kinds: continue
+        kind, word = (Integral, "a whole number") if int in kinds else (Real, "a finite number")
+        yield isinstance(value, kind) and not isinstance(value, bool) and math.isfinite(value), f"{f.name} must be {word}{' or None' * (type(None) in kinds)}, but it is {value!r}"
+
 # %% ../nbs/32_grpo_settings.ipynb #g32s000h
 def _complaints(s, prompts, processes): # the rules, each as (what must hold, what to say)
     total = s.groups * s.pictures // processes
@@ -108,7 +120,7 @@ def _complaints(s, prompts, processes): # the rules, each as (what must hold, wh
     yield s.level is None or s.level > 0, f"level must be positive, or there is nothing to train, but it is {s.level}"
     yield s.updates >= 1 and s.save_every >= 1 and s.ema_every >= 1, "updates, save_every and ema_every must be at least 1"
     passes = (s.time_steps or s.steps - s.still) * total // s.batch
-    yield passes % s.accumulate == 0, f"accumulate ({s.accumulate}) must divide the {passes} passes of an update"
+    yield s.accumulate >= 1 and passes % s.accumulate == 0, f"accumulate ({s.accumulate}) must divide the {passes} passes of an update"
     yield s.key in prompts, f"the prompts have no column {s.key!r} (setting key), only {', '.join(prompts)}"
 
 # %% ../nbs/32_grpo_settings.ipynb #g32s000i
@@ -116,7 +128,9 @@ def _names(s, attributes): # rules about names and ranges
     for name, allowed in {"statistics": STATISTICS, "norm": ("group", "global", "none"), "reduce": REDUCE, "form": KL_FORMS, "undetermined": ("raise", "zero", "lowest"), "precision": ("no", "bf16", "fp16"), "schedule": ("constant", "linear")}.items():
         yield getattr(s, name) in allowed, f"{name} must be one of {allowed}, but it is {getattr(s, name)!r}"
     for name in ("lr", "clip", "grad_clip", "eps", "rank"): yield getattr(s, name) > 0, f"{name} must be positive, but it is {getattr(s, name)}"
-    yield s.beta >= 0 and s.weight_decay >= 0, "beta and weight_decay must be >= 0"
+    for name in ("reward_clip", "alpha", "size"): yield getattr(s, name) is None or getattr(s, name) > 0, f"{name} must be positive or None, but it is {getattr(s, name)}"
+    for name in ("beta", "weight_decay", "guidance", "max_sequence_length"): yield (getattr(s, name) or 0) >= 0, f"{name} must be >= 0, but it is {getattr(s, name)}"
+    yield s.momentum is None or 0 <= s.momentum < 1, f"momentum must lie in [0, 1) or be None, but it is {s.momentum}"
     yield s.ema is None or 0 <= s.ema < 1, f"ema must lie in [0, 1) or be None, but it is {s.ema}"
     for name in ("weights", "target"):
         odd = [a for a in getattr(s, name) or {} if a not in attributes]
@@ -132,7 +146,7 @@ def checked(
     processes=1, # that share an update
 )->str: # what an update amounts to
     "Refuse settings that cannot work, before anything is sampled; say what the others mean.\n\n    Raises ValueError with the rule that is broken. Warns of an eps that kills the signal."
-    for holds, words in (*_names(s, attributes), *_complaints(s, prompts, processes)):
+    for holds, words in itertools.chain(_numbers(s), _names(s, attributes), _complaints(s, prompts, processes)): # one after the other: a later rule may divide by what an earlier one asks for
         if not holds: raise ValueError(words)
     warn_small_eps(s.eps)
     total, trained = s.groups * s.pictures, s.time_steps or s.steps - s.still

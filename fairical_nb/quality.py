@@ -73,7 +73,7 @@ def kernel_distance(
     size, rng = min(subset, len(a), len(b)), np.random.default_rng(seed)
     if len(a) <= subset and len(b) <= subset: return float(_discrepancy(a, b, degree)), float("nan")
     found = [_discrepancy(a[rng.choice(len(a), size, replace=False)], b[rng.choice(len(b), size, replace=False)], degree) for _ in range(subsets)]
-    return float(np.mean(found)), float(np.std(found))
+    return float(np.mean(found)), float(np.std(found)) if subsets > 1 else float("nan")
 
 # %% ../nbs/25_quality.ipynb #e5b0c027
 def compare_features(

@@ -1,6 +1,9 @@
 "Fair-GRPO: acceptance cases 2, 6-9, 11-15, 17, 18 of the parent projects' issues, rows D01, D03 (logging), D06, and the method's laws."
+import dataclasses
 import json
+import math
 import warnings
+from typing import get_args
 
 import numpy as np
 import pandas as pd
@@ -16,7 +19,7 @@ from fairical_nb.adapters import FILE, add_adapter, load_adapter, save_adapter, 
 from fairical_nb.balance import DeadSignalWarning, class_rewards, dead, soft_rewards
 from fairical_nb.fairgrpo import advantages, codes, divergence, gdpo, group_rewards, history_advantages, judged, policy_loss, rewards, step_loss
 from fairical_nb.families import family
-from fairical_nb.grpo_settings import PRESETS, checked, settings
+from fairical_nb.grpo_settings import PRESETS, Settings, checked, settings
 from fairical_nb.grpo_trainer import drawn_prompts, drawn_steps, past_limit, start, train, update
 from fairical_nb.grpo_verdict import LIMITS, Examination, examine, hacking, measures, same, sure
 from fairical_nb.rollout import image_seeds, rollout, transition
@@ -450,6 +453,27 @@ def test_a_labeller_with_an_unknown_class_is_refused(pipe):
     assert codes(pd.DataFrame({"gender": ["male", None, np.nan]}), {"gender": ("female", "male")}).ravel().tolist() == [1, -1, -1]
 
 
+NUMBERS = [f.name for f in dataclasses.fields(Settings) if {int, float} & {f.type, *get_args(f.type)}]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("value", [0, -1, 1, 2.5, "a", True, math.nan, math.inf, None, [1]])
+def test_case09_a_setting_that_cannot_work_is_refused_in_words(name, value):
+    "Whatever is given: an answer or a ValueError, and no arithmetic gone wrong. What is counted is whole."
+    given = {"time_steps": 0, "sigmas": None, "eval_steps": None, "batch": 1} | {name: value}
+    try: said = checked(settings("tiny", **given), PROMPTS.loc[PROMPTS.index.repeat(12)], {"gender": ("female", "male")})
+    except ValueError as e: assert name in str(e) or "divide" in str(e) or "still must lie" in str(e)
+    else:
+        kinds = {f.name: {f.type, *get_args(f.type)} for f in dataclasses.fields(Settings)}[name]
+        assert "updates of" in said and (value is None and type(None) in kinds or type(value) in kinds or type(value) is int and float in kinds) and value not in (math.inf, -math.inf)
+
+
+@pytest.mark.parametrize("name, wrong", [("momentum", (-.1, 1, 2)), ("reward_clip", (0, -1)), ("alpha", (0, -1)), ("guidance", (-1,)), ("size", (0, -1)), ("max_sequence_length", (-1,)), ("accumulate", (0, -1)), ("batch", (0, -1)), ("pictures", (0, 1)), ("ema", (-.1, 1)), ("eval_steps", (0,))])
+def test_case09_ranges(name, wrong):
+    for value in wrong:
+        with pytest.raises(ValueError, match=name): checked(settings("tiny", **({"sigmas": None} | {name: value})), PROMPTS.loc[PROMPTS.index.repeat(12)], {"gender": ("female", "male")})
+
+
 @pytest.mark.parametrize("changes, words", [
     (dict(pictures=1), "at least 2"), (dict(batch=3), "batch .3. must divide pictures"), (dict(batch=16), "must divide the 8 pictures"), (dict(accumulate=3), "accumulate .3. must divide the 2 passes"), (dict(groups=4), "groups must lie between 1 and the number of prompts, 3"),
     (dict(targets=("attn.to_z",)), "is called 'attn.to_z'"), (dict(form="kl"), "form must be one of"), (dict(weights={"height": 1}), "weights names the attribute 'height'"), (dict(stat="group"), "no setting 'stat'"), (dict(key="context"), "no column 'context'"), (dict(time_steps=9), "time_steps must lie in"), (dict(level=0.), "level must be positive")])
@@ -546,7 +570,7 @@ def test_history_is_the_weighted_sample_of_all_that_was_seen(momentum, seed, vis
         assert np.allclose(A, (R - mean) / (var ** .5 + 1e-6), rtol=1e-9)
 
 
-@pytest.mark.parametrize("norm", ["group", "none"])
+@pytest.mark.parametrize("norm", ["group", "global", "none"])
 def test_a_first_visit_is_judged_as_without_memory_whatever_the_norm(norm):
     R = np.random.default_rng(0).normal(size=(3, 6)) * [[1], [3], [9]] + [[0], [5], [-2]]
     assert np.allclose(history_advantages(R, {}, [4, 2, 7], norm=norm)[0], advantages(R, norm=norm))
@@ -792,7 +816,7 @@ def test_case08_only_the_last_five_updates_count_for_a_limit():
 @pytest.mark.parametrize("changes, words", [
     (dict(sigmas=(1., .5)), "sigmas must have one level per step"), (dict(updates=0), "updates, save_every and ema_every"), (dict(save_every=0), "updates, save_every and ema_every"), (dict(ema_every=0), "updates, save_every and ema_every"),
     (dict(still=4), "no step would be trained"), (dict(still=-1), "still must lie in"), (dict(groups=0, batch=4), "groups must lie between"), *((dict([(n, "odd")]), f"{n} must be one of") for n in ("statistics", "norm", "reduce", "undetermined", "precision", "schedule")),
-    *((dict([(n, 0)]), f"{n} must be positive") for n in ("lr", "clip", "grad_clip", "eps", "rank")), (dict(beta=-.1), "beta and weight_decay must be"), (dict(weight_decay=-.1), "beta and weight_decay must be"),
+    *((dict([(n, 0)]), f"{n} must be positive") for n in ("lr", "clip", "grad_clip", "eps", "rank")), (dict(beta=-.1), "must be >= 0"), (dict(weight_decay=-.1), "must be >= 0"),
     (dict(ema=1.), "ema must lie in"), (dict(ema=-.1), "ema must lie in"), (dict(target={"height": (.5, .5)}), "target names the attribute 'height'"), (dict(weights={"age": 0.}), "some attribute must have a positive weight")])
 def test_case09_each_rule_of_the_settings_refuses(changes, words):
     checked(SMALL, PROMPTS, ATTRIBUTES)

@@ -219,6 +219,12 @@ def test_subsets_are_drawn_without_replacement_and_from_the_seed():
     assert kernel_distance(a, c, subset=5, subsets=3, seed=1) != kernel_distance(a, c, subset=5, subsets=3, seed=2)
 
 
+def test_one_subset_has_no_spread():
+    a, b = (np.random.default_rng(k).normal(size=(30 + 10 * k, 3)) for k in (0, 1))
+    value, sd = kernel_distance(a, b, subset=6, subsets=1)
+    assert np.isfinite(value) and np.isnan(sd)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_mean_and_standard_deviation_of_two_subsets_by_hand(seed):
     "The first of two draws is the draw of one."
