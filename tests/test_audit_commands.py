@@ -1,9 +1,11 @@
 "The commands generate, label, mgbi and train-spafreq, alone and in a chain, in this process and as a subprocess."
+import importlib
 import json
 import re
 import subprocess
 import sys
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
+from fairical_nb import audit_commands
 from fairical_nb.attributes import TAXONOMY
 from fairical_nb.cli import main
 from fairical_nb.mgbi import mgbi
@@ -227,3 +230,140 @@ def test_train_spafreq_from_an_album_whose_prompts_name_the_classes_to_a_correct
     assert confusion["n"].sum() == round(.1 * 239) or 20 <= confusion["n"].sum() <= 28
     good("label", "labeller", folder, "-o", "labels.csv")
     assert "no portraits to learn from" in bad("train-spafreq", "-o", "x")
+
+
+# Every option reaches what it names: what stands behind a command is replaced by a witness
+
+def witness(monkeypatch, module, name, answer=None):
+    "Replace a function by one that keeps what it was called with."
+    seen = []
+    monkeypatch.setattr(importlib.import_module(f"fairical_nb.{module}"), name, lambda *a, **k: seen.append((a, k)) or (answer(*a, **k) if callable(answer) else answer))
+    return seen
+
+
+@pytest.mark.parametrize("words, name, want", [
+    ((), "images_per_prompt", 1), (("-n", 4), "images_per_prompt", 4), ((), "seed", 0), (("--seed", 5), "seed", 5), ((), "shard", None), (("--shard", "1/3"), "shard", (1, 3)), (("--shard", "process"), "shard", "process"),
+    ((), "batch_size", 8), (("--batch-size", 3), "batch_size", 3), ((), "patience", 20), (("--patience", 0), "patience", 0), ((), "model", "draw"), (("--model", "mine"), "model", "mine")])
+def test_every_option_of_generate_reaches_the_run(folder, monkeypatch, words, name, want):
+    pytest.importorskip("torch")
+    seen = witness(monkeypatch, "generators", "generate", pd.DataFrame({"state": ["ok"], "model": ["m"], "error": [""]}))
+    good("generate", "own_images:draw", "-p", "prompts.csv", "-o", "album", *words)
+    [((_, table, place), options)] = seen
+    assert options[name] == want and table["prompt_id"].tolist() == ["n1", "t1"] and str(place) == "album"
+
+
+def test_first_takes_the_first_prompts_of_each_trigger(folder, monkeypatch):
+    pytest.importorskip("torch")
+    pd.DataFrame({"prompt_id": list("abcdef"), "prompt": [f"a person {i}" for i in range(6)], "trigger": ["", "poor", "", "poor", "", "poor"]}).to_csv("six.csv", index=False)
+    seen = witness(monkeypatch, "generators", "generate", pd.DataFrame({"state": ["ok"], "model": ["m"], "error": [""]}))
+    good("generate", "own_images:draw", "-p", "six.csv", "-o", "album", "--first", 2)
+    assert seen[0][0][1]["prompt_id"].tolist() == list("abcd")
+
+
+@pytest.mark.parametrize("words, place", [((), {"dtype": "auto", "device": "auto", "offload": None}), (("--dtype", "float16", "--device", "cuda:1", "--offload", "model"), {"dtype": "float16", "device": "cuda:1", "offload": "model"})])
+@pytest.mark.parametrize("preset", [None, "SDXL"])
+def test_a_folder_is_loaded_where_and_as_asked_and_named_after_itself_or_its_preset(folder, monkeypatch, words, place, preset):
+    pytest.importorskip("torch")
+    (folder / "models" / "mine").mkdir(parents=True)
+    made = witness(monkeypatch, "generators", "generate", pd.DataFrame({"state": ["ok"], "model": ["m"], "error": [""]}))
+    loaded, called = witness(monkeypatch, "pipelines", "load_pipeline", "the pipeline"), witness(monkeypatch, "generators", "from_pipeline", "the generator")
+    by_preset = witness(monkeypatch, "pipelines", "from_preset", "the generator")
+    good("generate", "models/mine/", "-p", "prompts.csv", "-o", "album", "--set", "guidance_scale=4.5", *words, *(("--preset", preset) if preset else ()))
+    assert made[0][0][0] == "the generator" and made[0][1]["model"] == (preset or "mine")
+    if preset: assert by_preset == [((preset, "models/mine/"), place | {"guidance_scale": 4.5})] and not loaded
+    else: assert loaded == [(("models/mine/",), place)] and called == [(("the pipeline",), {"guidance_scale": 4.5})]
+
+
+def test_settings_of_an_embedded_pipeline_give_way_to_those_that_are_asked_for(folder, monkeypatch):
+    pytest.importorskip("torch")
+    made = witness(monkeypatch, "generators", "generate", pd.DataFrame({"state": ["ok"], "model": ["m"], "error": [""]}))
+    called = witness(monkeypatch, "generators", "from_pipeline", "the generator")
+    witness(monkeypatch, "audit_commands", "_embedded", SimpleNamespace(load=lambda: "the pipeline", SETTINGS={"guidance_scale": 3., "height": 32}))
+    good("generate", "tiny", "-o", "album", "--set", "guidance_scale=1.5")
+    assert called == [(("the pipeline",), {"guidance_scale": 1.5, "height": 32})] and made[0][1]["model"] == "tiny"
+    assert set(made[0][0][1]["split"]) == {"eval"}  # its own captions, those to measure with
+
+
+@pytest.mark.parametrize("words, want", [((), (.5, 256, False, "auto")), (("--abstain", 0, "--batch-size", 7, "--probabilities", "--device", "cpu"), (0, 7, True, "cpu")), (("--abstain", .8), (.8, 256, False, "auto"))])
+def test_every_option_of_label_reaches_the_labeller(folder, monkeypatch, words, want):
+    pytest.importorskip("torch")
+    for n in ("a", "b"): good("generate", "own_images:draw", "-p", "prompts.csv", "-n", 3, "-o", n)
+    for n, lost in (("a", 1), ("b", 2)):
+        for p in sorted((folder / n / "images").glob("*.png"))[:lost]: p.unlink()
+    (folder / "mine").mkdir()
+    (folder / "mine" / "config.json").write_text("{}")
+    who = SimpleNamespace(attributes={"gender": ("female", "male")}, abstain=.5)
+    loaded = witness(monkeypatch, "labelling", "load", who)
+    asked = witness(monkeypatch, "labelling", "label_files", lambda who, paths, **k: (pd.DataFrame({"image": paths, "gender": "male"}), pd.DataFrame(columns=["image", "reason"])))
+    done = good("label", "mine", "a", "b", "-o", "labels.csv", *words)
+    abstain, size, probabilities, device = want
+    assert who.abstain == abstain and loaded == [(("mine",), {"device": device})]
+    assert [k for _, k in asked] == [{"batch_size": size, "probabilities": probabilities}] * 2 and "9 images labelled, 3 left out" in done.stderr
+
+
+@pytest.mark.parametrize("name, kind", [("tiny", "labeller"), ("tiny-judge", "judge")])
+def test_the_embedded_labellers_have_their_own_names(monkeypatch, name, kind):
+    witness(monkeypatch, "audit_commands", "_embedded", SimpleNamespace(labeller=lambda: "labeller", judge=lambda: "judge"))
+    assert audit_commands._labeller(name, "cpu") == kind
+
+
+@pytest.mark.parametrize("words, name, want", [
+    ((), "q", .1), (("--q", .25), "q", .25), ((), "method", "linear"), (("--method", "lower"), "method", "lower"), ((), "eps", 1e-6), (("--eps", .01), "eps", .01), ((), "ca_eps", 0), (("--ca-eps", .02), "ca_eps", .02),
+    ((), "target", {}), (("--target", "gender=.3,.7"), "target", {"gender": [.3, .7]}), ((), "correction", None), (("--miller-madow",), "correction", "miller-madow"), ((), "confusion", None), (("--correct", "c.csv"), "confusion", "c.csv"),
+    ((), "kind", "basic"), (("--interval", "bca"), "kind", "bca"), ((), "n", 2000), (("-n", 70), "n", 70), (("--interval", "none", "-n", 70), "n", 0), ((), "seed", 0), (("--seed", 4), "seed", 4), ((), "context", "trigger"), (("--context", "model"), "context", "model"),
+    ((), "cluster", "prompt_id"), (("--cluster", ""), "cluster", None), (("--cluster", "x"), "cluster", "x"), ((), "level", .95), (("--level", .8), "level", .8), ((), "per_prompt", False), (("--per-prompt",), "per_prompt", True)])
+def test_every_option_of_mgbi_reaches_the_audit(folder, monkeypatch, words, name, want):
+    labels(5).to_csv("labels.csv", index=False)
+    seen = witness(monkeypatch, "mgbi_report", "audit", "the audit")
+    witness(monkeypatch, "mgbi_report", "report", "")
+    good("mgbi", "labels.csv", *words)
+    found = seen[0][1][name]
+    assert (found or {}) == want if name == "target" else found == want
+
+
+@pytest.mark.parametrize("words, want", [((), ("text", 4, False)), (("-t", "html", "--digits", 2, "--triggers"), ("html", 2, True))])
+def test_an_audit_is_printed_as_asked(folder, monkeypatch, words, want):
+    labels(5).to_csv("labels.csv", index=False)
+    witness(monkeypatch, "mgbi_report", "audit", "the audit")
+    seen = witness(monkeypatch, "mgbi_report", "report", "printed")
+    assert good("mgbi", "labels.csv", *words).stdout == "printed\n"
+    assert seen == [(("the audit", want[0]), {"digits": want[1], "triggers": want[2]})]
+
+
+def test_one_image_may_be_listed_once_for_each_model_and_files_without_one_are_models_of_their_own(folder, monkeypatch):
+    seen = witness(monkeypatch, "mgbi_report", "audit", "the audit")
+    witness(monkeypatch, "mgbi_report", "report", "")
+    table = labels(3, models=["m"]).drop(columns="model").assign(image=[f"{i}.png" for i in range(9)])
+    for name in ("one", "two"): table.to_csv(f"{name}.csv", index=False)
+    good("mgbi", "one.csv", "two.csv")
+    assert seen[0][0][0].groupby("model")["image"].nunique().to_dict() == {"one": 9, "two": 9}
+    pd.concat([table, table[:1]]).to_csv("one.csv", index=False)
+    assert "1 images are listed twice for one model, first '0.png'" in bad("mgbi", "one.csv", "two.csv")
+
+
+PORTRAITS = pd.DataFrame({"path": ["a.jpg", "b.jpg"], "unit": ["u", "v"], "source": ["UTKFace", "FairFace"], "gender": ["male", "female"]})
+@pytest.mark.parametrize("words, name, want", [
+    ((), "epochs", 20), (("--epochs", 3), "epochs", 3), ((), "batch_size", 64), (("--batch-size", 9), "batch_size", 9), ((), "lr", 1e-3), (("--lr", .5), "lr", .5), ((), "seed", 0), (("--seed", 6), "seed", 6), ((), "device", "auto"), (("--device", "cpu"), "device", "cpu"),
+    ((), "network", {"backbone": "small_vit", "weights": None}), (("--backbone", "lite0", "--weights", "package"), "network", {"backbone": "lite0", "weights": "package"}),
+    (("--set", "network={'fusion': 'fixed', 'backbone': 'x'}"), "network", {"backbone": "x", "weights": None, "fusion": "fixed"}), (("--set", "gamma=2"), "gamma", 2), (("--epochs", 3, "--set", "epochs=4"), "epochs", 4)])
+def test_every_option_of_train_spafreq_reaches_the_training(folder, monkeypatch, words, name, want):
+    pytest.importorskip("torch")
+    witness(monkeypatch, "audit_commands", "_faces", type("Few", (), {"table": PORTRAITS, "quarantine": PORTRAITS[:1], "__len__": lambda self: 2})())
+    saved = []
+    confusion = {"gender": pd.DataFrame([[5, 1, 2], [0, 4, 3], [1, 1, 1]], index=["female", "male", "undetermined"], columns=["female", "male", "undetermined"])}
+    trained = SimpleNamespace(labeller=SimpleNamespace(attributes={"gender": ("female", "male")}, save=saved.append), confusion=confusion, accuracy=pd.DataFrame({"accuracy": [.9]}, index=pd.Index(["gender"], name="attribute")), overall=.8764)
+    seen = witness(monkeypatch, "spafreq", "train_labeller", trained)
+    done = good("train-spafreq", "-o", "out", *words)
+    [((paths, table), options)] = seen
+    assert options[name] == want and paths == ["a.jpg", "b.jpg"] and table is PORTRAITS and options["unit"].tolist() == ["u", "v"]
+    assert options["about"] == {"Training data": "UTKFace (1), FairFace (1); 1 items in quarantine."} and [str(s) for s in saved] == ["out"]
+    assert "2 portraits, 1 in quarantine (quarantine.csv); all attributes right on 0.876" in done.stderr
+    assert pd.read_csv("out/confusion.csv").values.tolist() == [["gender", "female", "female", 5], ["gender", "female", "male", 1], ["gender", "male", "female", 0], ["gender", "male", "male", 4]]  # undetermined ones are no column of it
+
+
+def test_portraits_of_every_folder_are_read_each_under_a_name_of_its_own(monkeypatch):
+    pytest.importorskip("torch")
+    read = {kind: witness(monkeypatch, "face_sources", f"read_{kind}", lambda folder, name, kind=kind: (kind, folder, name)) for kind in ("fairface", "utkface", "manifest")}
+    witness(monkeypatch, "faces", "assemble", lambda *sources: sources)
+    assert audit_commands._faces(["f", "g"], ["u", "v"], ["a", "b"]) == (("fairface", "f", "FairFace"), ("fairface", "g", "FairFace 1"), ("utkface", "u", "UTKFace"), ("utkface", "v", "UTKFace 1"), ("manifest", "a", "generated"), ("manifest", "b", "generated 1"))
+    assert [len(r) for r in read.values()] == [2, 2, 2]
