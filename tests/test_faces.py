@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
-from fairical_nb import face_labels
+from fairical_nb import albums, face_folders, face_labels
 from fairical_nb.albums import pictures as album_pictures
 from fairical_nb.attributes import TAXONOMY
 from fairical_nb.confusion import confusion
@@ -498,3 +498,130 @@ def test_the_stored_artefact_adds_up_and_says_what_it_is(root):
     counts = [c for c in tables["became"] if c not in ("kind", "all")]
     assert counts == ["FairFace", "UTKFace", "generated"] and (tables["became"][counts].sum(axis=1) == tables["became"]["all"]).all()
     assert tables["audit"].drop(columns="race").to_numpy().sum() == tables["became"].set_index("kind").loc["usable", "generated"]
+
+
+# What wrong code would have passed
+
+SAID = {("gender", "female"): "woman women female girl lady", ("gender", "male"): "man men male boy gentleman", ("age", "young"): "young teenage girl boy", ("age", "middle"): "middle-aged middle", ("age", "elderly"): "elderly old senior aged", ("race", "Asian"): "asian",
+        ("race", "Black"): "black", ("race", "Indian"): "indian", ("race", "White"): "white caucasian", ("race", "Others"): "hispanic latino latina arab middle-eastern latin-american others"}
+
+
+@pytest.mark.parametrize("attribute, kind", SAID)
+def test_every_word_of_a_prompt_names_its_class_and_there_are_no_others(attribute, kind):
+    words = SAID[attribute, kind].split()
+    assert sorted(face_labels.WORDS[attribute][kind]) == sorted(words)
+    for w in words: assert prompt_labels(f"a photo of one {w} person")[attribute] == kind
+
+
+@pytest.mark.parametrize("word", "a an the of in on at with and or by for from to near beside behind wearing who is , . ; :".split())
+def test_what_stands_before_a_small_word_says_nothing_of_the_person_after_it(word):
+    assert prompt_labels(f"black {word} man") == {"gender": "male", "age": None, "race": None}
+
+
+@pytest.mark.parametrize("years, kind", [(0, "young"), (29, "young"), (30, "middle"), (59, "middle"), (60, "elderly"), (120, "elderly"), (121, None)])
+def test_ages_at_the_edges(years, kind):
+    said = utkface_labels(f"{years}_0_1_20170116220224657.jpg")
+    assert said["age"] == kind and said["years"] == (years if kind else None) and bool(said["reason"]) == (kind is None)
+
+
+@pytest.mark.parametrize("n, share, val", [(16, .1, 2), (14, .1, 1), (11, .5, 6), (10, 0, 0)])
+def test_the_share_of_the_validation_part_is_rounded(n, share, val, tmp_path):
+    labels = draw_labels(n, seed=0)
+    write_fairface(tmp_path, labels, GLYPHS[:n] / 255, validation=share, irregular=False)
+    assert (read_fairface(tmp_path).part == "val").sum() == val
+
+
+def test_years_that_are_written_reach_from_the_first_to_the_last_of_their_class():
+    labels = draw_labels(3000, seed=0)
+    years = pd.Series([int(n.split("_")[0]) for n in face_folders._utk_names(labels, np.random.default_rng(0))]).groupby(labels.age.to_numpy()).agg(["min", "max"])
+    assert years.loc[list(TAXONOMY["age"])].values.tolist() == [[1, 29], [30, 59], [60, 90]]
+    assert face_folders.MANIFEST == albums.COLUMNS  # a stand-in album is one as ours are
+
+
+@pytest.mark.parametrize("wrong", [0, 31, 63])
+def test_a_hash_that_differs_in_any_digit_is_another_picture(wrong, tmp_path):
+    sha = hashlib.sha256(put(tmp_path / "1.png").read_bytes()).hexdigest()
+    other = sha[:wrong] + ("1" if sha[wrong] == "0" else "0") + sha[wrong + 1:]
+    for digest, want in ((sha, {}), (other, {"changed file": 1})): assert reasons(read_manifest(manifest(tmp_path, [f"1.png,p,a man,{digest}"], columns="image,prompt_id,prompt,sha256"))) == want
+
+
+def test_a_manifests_own_column_wins_and_its_model_is_the_part_and_words_may_be_others(tmp_path):
+    put(tmp_path / "1.png")
+    manifest(tmp_path, ["1.png,p,a noir man,White,sd"], columns="image,prompt_id,prompt,race,model")
+    assert read_manifest(tmp_path, labels=pd.DataFrame({"prompt_id": ["p"], "race": ["Black"]}))[["race", "part"]].values.tolist() == [["White", "sd"]]
+    manifest(tmp_path, ["1.png,p,a noir man"])
+    assert read_manifest(tmp_path, words={"race": {"Black": ("noir",)}}).race.tolist() == ["Black"] and read_manifest(tmp_path).race.tolist() == [None]
+    table = read_manifest(tmp_path, labels=pd.DataFrame({"prompt_id": ["p"], "gender": [""]}))
+    assert table.gender.tolist() == ["male"]  # an empty cell says nothing
+
+
+def test_utkface_ages_move_with_the_edges_and_hidden_folders_are_left_out(tmp_path):
+    put(tmp_path / "25_1_2_20170116184024662.jpg")
+    put(tmp_path / ".trash" / "25_1_2_20170116184024663.jpg", 1)
+    for edges, age in (((30, 60), "young"), ((20, 50), "middle"), ((10, 25), "elderly")):
+        assert read_utkface(tmp_path, edges=edges)[["age", "said"]].values.tolist() == [[age, "25, 1, 2"]]
+
+
+def test_pictures_of_the_same_name_in_two_parts_are_two_units(tmp_path):
+    labels = draw_labels(4, seed=0)
+    write_fairface(tmp_path, labels, GLYPHS[:4] / 255, validation=.5, irregular=False)
+    for name in ("3.jpg", "4.jpg"): (tmp_path / "val" / name).rename(tmp_path / "val" / f"{int(name[0]) - 2}.jpg")
+    path = tmp_path / "fairface_label_val.csv"
+    pd.read_csv(path).assign(file=["val/1.jpg", "val/2.jpg"]).to_csv(path, index=False)
+    read = read_fairface(tmp_path)
+    assert read.unit.tolist() == ["FairFace/train/1.jpg", "FairFace/train/2.jpg", "FairFace/val/1.jpg", "FairFace/val/2.jpg"] and (read.reason == "").all()
+
+
+@pytest.mark.parametrize("size, least, small", [((16, 16), 16, False), ((15, 40), 16, True), ((40, 15), 16, True), ((32, 40), 33, True), ((33, 33), 33, False)])
+def test_the_smaller_side_decides_from_the_least_on(size, least, small, tmp_path):
+    (tmp_path / "White").mkdir()
+    Image.new("RGB", size).save(tmp_path / "White" / "1.png")
+    faces = assemble(read_folder(tmp_path), least=least)
+    assert (len(faces), faces.quarantine.kind.tolist()) == ((0, ["small image"]) if small else (1, []))
+    assert inspect.signature(assemble).parameters["least"].default == inspect.signature(examine).parameters["least"].default == 16
+
+
+def test_the_same_pixels_in_another_shape_are_another_picture(tmp_path):
+    (tmp_path / "White").mkdir()
+    for k, size in enumerate([(16, 64), (64, 16), (32, 32)]): Image.new("RGB", size, (1, 2, 3)).save(tmp_path / "White" / f"{k}.png")
+    assert len(assemble(read_folder(tmp_path), identity="pixels")) == 3
+
+
+def test_a_contradiction_names_what_is_contradicted(tmp_path):
+    for race in ("White", "Black"):
+        for k in range(1 + (race == "White")): put(tmp_path / race / f"{k}.png")
+    faces = assemble(read_folder(tmp_path))
+    assert faces.quarantine.reason.tolist() == ["contradiction: the same picture 3 times, with race Black or White"] * 3 and len(faces) == 0
+
+
+@pytest.mark.parametrize("column", NAMES)
+def test_a_label_missing_in_any_attribute_is_no_joint_class(column):
+    table = draw_labels(60, seed=1).assign(source="x").astype(object)
+    table.loc[:6, column] = None
+    joint = joint_composition(table)["all"]
+    assert joint.iloc[-1] == 7 and joint.sum() == 60
+
+
+def test_a_card_says_terms_order_seed_and_parts_as_they_were_given(tmp_path):
+    for name, k in (("small", 1), ("large", 3)):
+        for i in range(k): put(tmp_path / name / "White" / f"{i}.png", i if name == "large" else 9)
+    faces = assemble(*[read_folder(tmp_path / n, name=n) for n in ("small", "large")])
+    text = card(faces, name="x", data="real", terms={"small": "of a | friend", "large": "mine"}, parts={"a": faces.table[:1], "b": faces.table[1:]}, seed=7)
+    assert "- **small**, 1 pictures. Terms: of a | friend\n- **large**, 3 pictures. Terms: mine" in text and "Parts, by unit and seed 7: a 1, b 3." in text
+    with pytest.raises(ValueError, match="'large' may be used"): card(faces, name="x", data="real", terms={"small": "a"})
+    bars = assemble(read_folder(tmp_path / "small", name="a|b"))
+    assert "| attribute | class | a/b | all |" in card(bars, name="x", data="real", terms={"a|b": "mine"})
+
+
+@pytest.mark.parametrize("crop", [False, True])
+def test_crop_and_size_reach_the_picture_and_nothing_that_is_handed_out_is_the_original(crop, tmp_path):
+    wide = np.zeros((20, 40, 3), np.uint8)
+    wide[:, 10:30] = 255  # the middle square is white, the sides are black
+    Image.fromarray(wide).save(tmp_path / "1.png")
+    data = FaceDataset(pd.DataFrame({"path": [tmp_path / "1.png"], "race": ["White"]}), size=20, crop=crop)
+    seen = data[0]["images"]
+    assert seen.shape == (3, 20, 20) and (seen.mean() > .99) == crop and abs(float(seen.mean()) - (1 if crop else .5)) < .02
+    for given_ in (data[0]["codes"], in_memory(data)["codes"][0]):
+        given_[:] = 9
+        assert data.codes.tolist() == [[-1, -1, 4]]
+    assert FaceDataset(pd.DataFrame({"path": [tmp_path / "1.png"]}))[0]["images"].shape == (3, 224, 224)
