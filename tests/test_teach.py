@@ -1,15 +1,20 @@
 "Checks and panels of the lessons: tolerant, silent about the answers, and live without a browser."
+import itertools
 import json
 import re
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+import pywt
 from hypothesis import given, settings, strategies as st
+from scipy.stats import entropy as scipy_entropy
 
 from fairical_nb import teach_panels, teach_panels_images
 from fairical_nb.files import root
-from fairical_nb.indicators import AXES
+from fairical_nb.indicators import AXES, compare
+from fairical_nb.radar import orders
 from fairical_nb.teach import _agrees, _hash, answer, check, exercises, write_answers
 from fairical_nb.teach_panels import Choice, Panel, Slider, choices_panel, radii_panel, reference_panel, threshold_panel
 from fairical_nb.teach_panels_images import BEFORE, beta_panel, share_panel, tilted, wavelet_panel
@@ -214,3 +219,105 @@ def test_wavelet_panel_names_the_bands_as_pywavelets_does():
         shares = dict(re.findall(r"(c[HVD]) (\d\.\d+)", wavelet_panel().still(picture=picture).split("aria-live")[1]))
         assert float(shares[band]) >= least and max(shares, key=lambda k: float(shares[k])) == band
     assert teach_panels_images._picture("portrait glyph").shape == (64, 64)
+
+
+# What wrong code would have passed
+
+@given(value=st.integers(-40, 40), cells=st.integers(-5, 5), grid=st.sampled_from([.25, 1., 4.]))
+@settings(max_examples=50)
+def test_a_number_is_right_in_its_own_cell_and_in_the_two_beside_it(value, cells, grid):
+    entry = answer("X.1", value * grid, question="?", grid=grid)
+    assert _agrees([(value + cells) * grid], entry["hashes"], entry) == (abs(cells) <= 1)
+
+
+def test_a_verdict_is_printed_as_it_is(book):
+    assert check("L1.1", .27, answers=book)._repr_markdown_() == "**✓ L1.1: right.** " and repr(check("L1.1", .27, answers=book)) == "L1.1: right."
+    assert check("L1.1", .5, answers=book)._repr_markdown_() == "**✗ L1.1: not yet.** Neighbours." and repr(check("L1.1", .5, answers=book)) == "L1.1: not yet. Neighbours."
+
+
+def test_an_answer_of_the_same_name_is_replaced_and_a_lesson_is_not_that_of_a_longer_number(book):
+    write_answers({"L1.3": answer("L1.3", "cV", question="Which band?"), "L10.1": answer("L10.1", 1, question="One?", grid=.1)}, book)
+    assert check("L1.3", "cV", answers=book) and not check("L1.3", "cH", answers=book)
+    assert exercises(lesson="L1", answers=book).index.tolist() == ["L1.1", "L1.2", "L1.3"] and exercises(lesson="L10", answers=book).index.tolist() == ["L10.1"]
+
+
+@pytest.mark.parametrize("any_order", [False, True])
+def test_a_mistake_is_told_in_any_order_where_the_order_does_not_matter(tmp_path, any_order):
+    write_answers({"A.1": answer("A.1", [1, 2], question="?", grid=.1, any_order=any_order, hint="hint", mistakes=[([5, 3], "told")])}, tmp_path / "a.json")
+    assert [check("A.1", v, answers=tmp_path / "a.json").say for v in ([5, 3], [3, 5], [3, 6])] == ["told", "told" if any_order else "hint", "hint"]
+
+
+def said(panel, **values):
+    figure, say = panel.draw(**{n: values.get(n, c.value if isinstance(c, Slider) else c.options[0]) for n, c in panel.controls.items()})
+    plt.close(figure)
+    return figure, say
+
+
+def test_the_radii_panel_says_the_area_in_this_order_and_the_mean_over_all_orders():
+    r = [.9, .2, .7, .1, .5]
+    ring = lambda v: sum(a * b for a, b in zip(v, [*v[1:], v[0]])) / 5
+    mean = np.mean([ring(v) for v in itertools.permutations(r)])
+    assert abs(mean - ring(r)) > .01
+    assert said(radii_panel(r))[1] == f"Area {ring(r):.3f} in this order of the axes, {mean:.3f} on average over all orders."
+
+
+@pytest.mark.parametrize("x, y, inside", [(.5, .9, []), (.6, .9, [(.5, .5)]), (.6, .5, []), (.9, .9, [(.5, .5), (.8, .2)])])
+def test_points_on_the_reference_do_not_count_and_each_cuts_out_its_rectangle(x, y, inside):
+    figure, say = said(reference_panel([(.5, .5), (.8, .2)]), x=x, y=y)
+    drawn = [(p.get_x(), p.get_y(), p.get_x() + p.get_width(), p.get_y() + p.get_height()) for p in figure.axes[0].patches]
+    np.testing.assert_allclose(np.array(drawn).reshape(-1, 4), [(a, b, x, y) for a, b in inside] if inside else np.zeros((0, 4)))
+    union = sum((x - a) * (y - b) for a, b in inside) - (0 if len(inside) < 2 else (x - .8) * (y - .5))
+    assert f"hypervolume {union:.3f}, from {len(inside)} of 2 points" in say
+
+
+@pytest.mark.parametrize("values, options", [({}, {}), ({"eps": -1.}, {"dedup_eps": .1}), ({"sigma": .2}, {"sigma": .2}), ({"weight": 1}, {"weights": {AXES[0]: 3.}}), ({"weight": 5}, {"weights": {AXES[4]: 3.}}), ({"order": 7}, {"order": 7})])
+def test_the_choices_panel_says_what_compare_says_of_these_settings(values, options):
+    panel, systems = choices_panel(), teach_panels._two()
+    values = {n: panel.controls[n].options[v] if isinstance(panel.controls[n], Choice) else v for n, v in values.items()}
+    axes = [AXES[k] for k in orders(5)[options.pop("order", 0)]]
+    table = compare(systems, ("max", "min"), **({"dedup_eps": 1e-6, "sigma": .01, "axes": axes, "weights": None} | options))
+    assert said(panel, **values)[1] == "; ".join(f"{n}: area {table.area[n]:.3f}, {table.ONVG[n]:.0f} points on the front, UD {table.UD[n]:.2f}" for n in systems) + f". First: {max(systems, key=lambda n: table.area[n])}."
+
+
+def test_the_two_systems_of_the_choices_panel_at_their_ends_and_middle():
+    one, two = teach_panels._two().values()
+    np.testing.assert_allclose(one[[0, 12, 24]], [[.62, .05], [.745, .175], [.87, .55]])
+    np.testing.assert_allclose(np.unique(two, axis=0), [[.6 + .058 * k, .04 + .12 * k] for k in range(6)])
+
+
+@pytest.mark.filterwarnings("ignore:fewer than 200 images")
+@pytest.mark.parametrize("images", [10, 11])
+@pytest.mark.parametrize("share", [0., .3, .9])
+def test_the_share_panel_counts_every_image_and_tilts_trigger_1_alone(share, images):
+    r, a = teach_panels_images._result(share, images), round(images * share)
+    h = lambda *n: -sum(k / images * np.log2(k / images) for k in n if k)
+    even, odd = h(images // 2, images - images // 2), h(a, images - a)
+    np.testing.assert_allclose(r.evenness_of(r.data.totals)[:, 0], [even, odd, *[even] * 8], atol=1e-9)
+    assert np.asarray(r.data.totals).sum() == 10 * images
+    bars = said(share_panel(), share=share, images=10)[0].axes[0].patches[:10]
+    assert len({b.get_facecolor() for b in bars[1:]}) == 1 and bars[0].get_facecolor() != bars[1].get_facecolor()
+
+
+@pytest.mark.parametrize("picture", ["portrait glyph", "diagonal stripes"])
+@pytest.mark.parametrize("level", [1, 3])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_wavelet_panel_says_each_bands_share_and_that_of_the_contrast(picture, level):
+    x = teach_panels_images._picture(picture)
+    found = dict(zip(("cH", "cV", "cD"), (np.square(b).sum() for b in pywt.wavedec2(x, "db4", level=level)[1])))
+    lowest, *details = pywt.wavedec2(x - x.mean(), "db4", level=4)
+    whole = np.square(lowest).sum() + sum(np.square(b).sum() for d in details for b in d)
+    say = said(wavelet_panel(), picture=picture, level=level)[1]
+    assert ", ".join(f"{n} {e / sum(found.values()):.2f}" for n, e in found.items()) in say and f"This level's detail is {sum(found.values()) / whole:.2f} of" in say
+
+
+@given(beta=st.floats(0, 50), seed=st.integers(0, 999))
+@settings(max_examples=30)
+def test_where_the_toy_ends_no_other_shares_have_more_entropy_minus_beta_times_divergence(beta, seed):
+    before = np.random.default_rng(seed).dirichlet([2] * 4) + .01
+    q = before / before.sum()
+    p, even, quality = tilted(beta, before)
+    worth = lambda p: -(p * np.log(p)).sum() - beta * (p * np.log(p / q)).sum()
+    others = p * np.exp(.1 * np.random.default_rng(seed).standard_normal((20, 4)))
+    assert all(worth(p) >= worth(o / o.sum()) - 1e-9 for o in others)
+    assert even == pytest.approx(scipy_entropy(p, base=4)) and quality == pytest.approx(np.exp(-scipy_entropy(p, q)))
+    assert BEFORE == (.6, .2, .1, .07, .03)
