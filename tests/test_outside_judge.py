@@ -113,3 +113,17 @@ def test_the_package_itself():
     assert OutsideJudge().label(glyphs).isna().all(axis=None)
     found = OutsideJudge(cropped=True).label(glyphs)
     assert pd.notna(found).all(axis=None) and set(found.gender) <= {"female", "male"}
+
+
+@pytest.mark.parametrize("boxes, want", [([[0, 0, 10, 2], [0, 0, 5, 5]], 1), ([[0, 0, 2, 10], [0, 0, 5, 5]], 1), ([[100, 100, 104, 104], [0, 0, 5, 5]], 1), ([[90, 90, 96, 96], [0, 0, 5, 5]], 0)])
+def test_the_largest_box_is_that_of_the_largest_area_wherever_it_stands(boxes, want):
+    faces = [{"gender": {"value": g, "confidence": 90}, "age": {"value": 40}, "face": b} for g, b in zip(("female", "male"), boxes)]
+    seen = OutsideJudge(type("Two", (), {"predict": lambda self, picture: faces})()).faces(blank(1))
+    assert seen.iloc[0].tolist() == [("female", "male")[want], .9, 40., 2]
+
+
+@pytest.mark.parametrize("margin", [0, 1, 3])
+def test_ages_at_the_edges_are_answered_unless_a_margin_is_asked_for(margin):
+    years = [0, 26, 27, 29, 30, 31, 33, 34, 56, 57, 59, 60, 61, 63, 64]
+    found = OutsideJudge(Told([[("male", 90, y, 5)] for y in years]), **({"margin": margin} if margin else {})).label(blank(len(years)))
+    assert found["age"].tolist() == [None if margin and min(abs(y - 30), abs(y - 60)) <= margin else "young" if y < 30 else "middle" if y < 60 else "elderly" for y in years]

@@ -120,3 +120,50 @@ def test_the_stand_in_is_refused_when_it_is_not_there(monkeypatch, tmp_path):
     monkeypatch.setattr("fairical_nb.pretraining.root", lambda: tmp_path)
     with pytest.raises(FileNotFoundError, match="save_backbone"):
         standin()
+
+
+@pytest.mark.parametrize("colours", [.3, .6])
+def test_a_look_moves_contrast_and_brightness_of_each_colour_as_far_as_it_says(colours):
+    torch.manual_seed(0)
+    x = torch.full((3000, 3, 4, 4), .45)
+    x[:, :, 2:] = .55
+    y = look(x, shift=0, colours=colours, noise=0)[..., 0]
+    gain, middle = (y[..., 3] - y[..., 0]) / .1, (y[..., 3] + y[..., 0]) / 2
+    for seen, low, high in ((gain, 1 - 2 / 3 * colours, 1 + 2 / 3 * colours), (middle, .5 - colours / 2, .5 + colours / 2)):
+        assert low - 1e-4 <= seen.min() < low + .01 and high - .01 < seen.max() <= high + 1e-4 and abs(seen.mean() - (low + high) / 2) < .01
+    assert abs(np.corrcoef(gain.T.numpy()) - np.eye(3)).max() < .1 and abs(np.corrcoef(gain.flatten(), middle.flatten())[0, 1]) < .1  # drawn one by one
+
+
+def test_a_look_permutes_colours_in_all_six_orders():
+    torch.manual_seed(0)
+    x = torch.tensor([.3, .5, .7])[None, :, None, None].expand(3000, 3, 4, 4)
+    y = look(x, shift=0, colours=1e-4, noise=0)[:, :, 0, 0]
+    orders, n = np.unique(y.argsort(1).numpy(), axis=0, return_counts=True)
+    assert len(orders) == 6 and n.min() > 400 and torch.allclose(y.sort(1).values, x[:, :, 0, 0], atol=1e-3)
+
+
+def test_a_look_shifts_by_at_most_three_pixels_and_its_noise_has_the_width_it_says():
+    torch.manual_seed(0)
+    x = torch.zeros(2000, 3, 16, 16)
+    x[:, :, 8, 8] = 1
+    rows = look(x, colours=0, noise=0)[:, 0].amax(2).argmax(1)
+    assert sorted(set((rows - 8).tolist())) == [-3, -2, -1, 0, 1, 2, 3]
+    assert (look(torch.full((200, 3, 16, 16), .5), colours=0) - .5).std().item() == pytest.approx(.03, rel=.02)
+    assert (look(torch.full((200, 3, 16, 16), .5), colours=0, noise=.1) - .5).std().item() == pytest.approx(.1, rel=.02)
+
+
+def test_the_network_sees_both_looks_normalised_as_it_says(monkeypatch):
+    model, seen, looks = TwoLooks(backbone(), width=8), [], iter([pictures(4), pictures(4, seed=1)])
+    both = torch.cat([pictures(4), pictures(4, seed=1)])
+    monkeypatch.setattr("fairical_nb.pretraining.look", lambda images: next(looks))
+    monkeypatch.setattr(model.net, "forward", lambda x: seen.append(x) or torch.randn(len(x), model.net.num_features))
+    model(pictures(4))
+    mean, std = (torch.tensor(c)[:, None, None] for c in (model.net.mean, model.net.std))
+    assert torch.allclose(seen[0], (both - mean) / std)
+
+
+@pytest.mark.parametrize("given, want", [({}, dict(steps=200, batch_size=64, lr=2e-3, seed=0, schedule="one_cycle", weight_decay=2e-2)), (dict(steps=3, batch_size=5, lr=1., seed=7, schedule="cosine", weight_decay=.5, clip=2.),) * 2])
+def test_the_recipe_reaches_the_loop(monkeypatch, given, want):
+    asked = []
+    monkeypatch.setattr("fairical_nb.pretraining.fit", lambda model, loss, data, **options: asked.append(options) or "history")
+    assert pretrain(pictures(2), **given)[1] == "history" and asked == [want]

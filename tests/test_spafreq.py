@@ -665,3 +665,53 @@ def test_the_mean_accuracy_that_chooses_an_epoch_is_over_attributes_and_known_la
     data = {"images": x, "codes": y}
     assert spafreq._mean_accuracy(data, list(KINDS))(net) == pytest.approx(np.mean(list(each.values())))
     for a in KINDS: assert spafreq._mean_accuracy(data, [a])(net) == pytest.approx(each[a])
+
+
+# What wrong code would have passed
+
+@pytest.mark.parametrize("settings_", [dict(temperature=2.5, abstain=.3, flip=True), dict(temperature={"gender": 2.}, abstain={"age": .4}, flip=False), dict(temperature=1., abstain=0., flip=False)], ids=str)
+def test_temperature_threshold_and_flip_are_kept(tmp_path, settings_):
+    Labeller(SpaFreq(KINDS), **settings_).save(tmp_path)
+    back = load(tmp_path)
+    assert {k: getattr(back, k) for k in settings_} == settings_
+    assert Labeller(SpaFreq(KINDS)).flip is True and Labeller(SpaFreq(KINDS)).abstain == 0
+
+
+def test_files_come_in_the_size_and_number_asked_for_and_every_refusal_is_listed(tmp_path):
+    for k in range(7): (tmp_path / f"{k}.png").write_bytes(b"x") if k % 2 else Image.new("RGB", (32, 32)).save(tmp_path / f"{k}.png")
+    class Witness:
+        attributes, net, seen = {"gender": ("female", "male")}, type("N", (), {})(), []
+        def label(self, images, probabilities): self.seen.append((tuple(images.shape), probabilities)); return pd.DataFrame({"gender": ["male"] * len(images)})
+    who, paths, done = Witness(), [tmp_path / f"{k}.png" for k in range(7)], []
+    found, refused = label_files(who, paths, size=20, batch_size=4, probabilities=True, progress=done.append)
+    assert who.seen == [((2, 3, 20, 20), True)] * 2 and done == [4, 3] and found["image"].tolist() == [str(p) for p in paths[::2]] and refused["image"].tolist() == [str(p) for p in paths[1::2]]
+    who.seen.clear()
+    label_files(who, paths, size=20)
+    assert who.seen == [((4, 3, 20, 20), False)]  # by default all of a few at once
+
+
+def test_seed_and_units_reach_the_deal_and_its_usual_shares_are_8_1_1():
+    numbers = np.arange(400)[:, None] % 4
+    a, b, c = (deal(numbers, seed=s) for s in (1, 1, 2))
+    assert [len(a[p]) for p in ("train", "validation", "test")] == [320, 40, 40] and all(np.array_equal(a[p], b[p]) for p in a) and not np.array_equal(a["test"], c["test"])
+    unit = np.arange(400) // 8
+    parts = deal(numbers, unit=unit, seed=1)
+    assert sum(len(set(unit[r])) for r in parts.values()) == 50
+
+
+@pytest.mark.parametrize("shift", [1, 2])
+def test_every_shift_of_both_axes_is_drawn_and_borders_are_mirrored(shift):
+    torch.manual_seed(0)
+    x = torch.arange(3 * 6 * 5.).reshape(1, 3, 6, 5).expand(600, -1, -1, -1)
+    out = varied(False, shift)({"images": x})["images"].numpy()
+    wide = np.pad(x[0].numpy(), ((0, 0), (shift, shift), (shift, shift)), mode="reflect")
+    windows = {wide[:, i:i + 6, j:j + 5].tobytes(): (i, j) for i in range(2 * shift + 1) for j in range(2 * shift + 1)}
+    assert len(windows) == (2 * shift + 1) ** 2 and {windows[np.ascontiguousarray(o).tobytes()] for o in out} == set(windows.values())
+
+
+@pytest.mark.parametrize("given, share", [({}, .5), ({"flip": False}, 0)])
+def test_half_of_the_pictures_are_mirrored_unless_none_shall_be(given, share):
+    torch.manual_seed(0)
+    x = torch.tensor([0., 1.]).expand(4000, 3, 1, 2)
+    mirrored = varied(**given)({"images": x})["images"][:, 0, 0, 0].mean().item()
+    assert abs(mirrored - share) < (.03 if share else 1e-9)

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy.stats import ttest_1samp
 
+from fairical_nb import spafreq_ablation
 from fairical_nb.attributes import TAXONOMY
 from fairical_nb.pretraining import standin
+from fairical_nb.spafreq import PUBLISHED
 from fairical_nb.spafreq_ablation import ROWS, SETTINGS, ablation, drawn, gains, listed, network_of, rehearse, run_row, summary
 from fairical_nb.standins_glyphs import draw_labels, portraits
 
@@ -153,3 +155,52 @@ def test_listed_material_tears_no_unit():
 def test_bad_input(call, said):
     with pytest.raises(ValueError, match=said):
         call()
+
+
+# What wrong code would have passed
+
+def test_the_papers_settings_are_those_of_the_published_recipe_but_for_the_schedule():
+    paper, shared = SETTINGS["paper"], ("batch_size", "lr", "weight_decay", "gamma", "balance", "precision")
+    assert {k: paper[k] for k in shared} == {k: PUBLISHED[k] for k in shared} and set(paper) == {*shared, "network", "schedule"}
+    assert SETTINGS["demo"] == dict(batch_size=48, lr=2e-3, schedule="one_cycle")
+
+
+def test_what_the_first_row_alone_is_given_wins_over_what_all_rows_are_given():
+    options = dict(weights=standin(), size=32, first=dict(size=64))
+    assert [network_of(r, TAXONOMY, **options).streams[0].net.size for r in (FIRST, DINO)] == [64, 32]
+
+
+@pytest.mark.parametrize("flip", [False, True])
+def test_flip_and_the_recipe_reach_training_and_test_and_the_shares_are_counted(monkeypatch, material, flip):
+    trained, asked = [], []
+    monkeypatch.setattr(spafreq_ablation, "train_network", lambda net, data, **options: trained.append(options))
+    right = np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1], [1, 1, 0]], bool)
+    monkeypatch.setattr(spafreq_ablation, "_right", lambda labeller, test, attributes, size: asked.append((labeller.flip, size)) or right)
+    monkeypatch.setattr(spafreq_ablation, "varied", lambda *a, **k: ("varied", a, k))
+    run = run_row(LEARNED, *material(0), TAXONOMY, weights=standin(), steps=5, seed=3, flip=flip, lr=.1)
+    assert trained == [dict(steps=5, seed=3, augment=("varied", (), {}) if flip else None, lr=.1)] and asked == [(flip, 32)]
+    assert [run[k] for k in (*TAXONOMY, "overall", "row", "seed", "steps")] == [75., 100., 50., 25., LEARNED, 3, 5]
+
+
+def test_options_of_the_drawing_are_for_both_sides(monkeypatch):
+    asked = []
+    monkeypatch.setattr(spafreq_ablation, "portraits", lambda labels, **options: asked.append((len(labels), options)))
+    drawn(6, 4, texture=.5, noise=.1)(3)
+    assert asked == [(6, dict(seed=1003, texture=.5, noise=.1)), (4, dict(seed=2000, texture=.5, noise=.1))]
+
+
+@pytest.mark.parametrize("given, fractions", [({}, (.8, .2)), ({"tests": .4}, (.6, .4))])
+def test_files_are_dealt_with_the_share_and_the_seed_and_gender_in_proportion(monkeypatch, given, fractions):
+    table, asked = draw_labels(10, seed=0).assign(path="a.png", unit="u"), []
+    monkeypatch.setattr(spafreq_ablation, "split_faces", lambda table, **options: asked.append(options) or {"train": table[:7], "test": table[7:]})
+    listed(table, **given)(5)
+    assert asked == [dict(fractions=pytest.approx(fractions), parts=("train", "test"), by=("gender",), seed=5)]
+
+
+@pytest.mark.parametrize("overall, chosen", [(29.9, False), (30, True), (80, True), (80.1, False)])
+def test_the_bounds_of_a_difficulty_belong_to_it(monkeypatch, overall, chosen):
+    monkeypatch.setattr(spafreq_ablation, "run_row", lambda *a, **k: {"overall": overall})
+    trial = {"one": lambda seed: (None, None)}
+    if chosen: assert rehearse(trial, TAXONOMY, steps=1)["trial"].tolist() == ["one"]
+    else:
+        with pytest.raises(ValueError, match="between 30 and 80"): rehearse(trial, TAXONOMY, steps=1)
