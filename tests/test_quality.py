@@ -240,3 +240,120 @@ def test_the_table_of_sets_hands_every_option_on():
     found = compare_features(sets, reference, features="drawn", subset=7, subsets=4, seed=5)
     for name, x in sets.items():
         assert found.loc[name].tolist() == [frechet_distance(x, reference), *kernel_distance(x, reference, subset=7, subsets=4, seed=5), len(x), 40, 3, "drawn"]
+
+
+# What wrong code would have passed
+
+class Letters:
+    "A tokenizer of single letters."
+    model_max_length, eos_token_id, pad_token_id = 5, 99, None
+    def __call__(self, texts, verbose): return {"input_ids": [[1, *map(ord, t), 99] for t in texts]}
+
+
+@pytest.mark.parametrize("n", range(6))
+def test_a_text_is_cut_from_one_token_too_many_on_and_keeps_as_many_as_fit(n):
+    tokens, cut = recognition.cut_tokens(["abcdef"[:n]], Letters())
+    kept = [1, *map(ord, "abcdef"[:min(n, 3)]), 99]
+    assert cut.tolist() == [n > 3] and tokens["input_ids"].tolist() == [kept + [99] * (5 - len(kept))] and tokens["attention_mask"].tolist() == [[1] * len(kept) + [0] * (5 - len(kept))]
+
+
+def test_clip_reads_as_many_tokens_as_its_model_does_and_not_as_its_tokenizer_says():
+    c = clip(12)
+    c.tokenizer.model_max_length = 77
+    assert c.texts([" ".join("a" * 30)])[1].tolist() == [True]
+
+
+@pytest.mark.parametrize("h, w", [(8, 20), (20, 8), (30, 49), (49, 30), (8, 8)])
+def test_clip_sees_the_middle_of_a_picture(h, w):
+    x = torch.rand(1, 3, h, w, generator=torch.Generator().manual_seed(0))
+    scale = 8 / min(h, w)
+    wide = torch.nn.functional.interpolate(x, [round(h * scale), round(w * scale)], mode="bicubic", antialias=True).clamp(0, 1).numpy()
+    top, left = (wide.shape[2] - 8) // 2, (wide.shape[3] - 8) // 2
+    want = (wide[:, :, top:top + 8, left:left + 8] - np.reshape([.48145466, .4578275, .40821073], (3, 1, 1))) / np.reshape([.26862954, .26130258, .27577711], (3, 1, 1))
+    np.testing.assert_allclose(recognition._cropped(x, 8, recognition.CLIP_COLOURS).numpy(), want, atol=1e-4)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 5])
+def test_agreement_is_the_cosine_of_each_image_with_its_own_prompt_in_any_batch(batch_size):
+    rng = np.random.default_rng(0)
+    seen, told = rng.normal(size=(2, 5, 3))
+    class Table:
+        name = "table"
+        def images(self, images): return np.stack([seen[i] for i in images])
+        def texts(self, texts): return np.stack([told[int(t)] for t in texts]), np.array([t == "3" for t in texts])
+    found = recognition.agreement(list(range(5)), list("01234"), Table(), batch_size=batch_size)
+    cosines = [a @ b / np.sqrt((a @ a) * (b @ b)) for a, b in zip(seen, told)]
+    np.testing.assert_allclose(found["cosine"], cosines)
+    said = recognition.agreement_summary(found)
+    assert said["mean"] == pytest.approx(np.mean(cosines)) and said["se"] == pytest.approx(np.std(cosines, ddof=1) / np.sqrt(5)) and found["cut"].tolist() == [False] * 3 + [True, False]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_fids_network_gets_rounded_bytes_and_is_asked_for_its_features(tmp_path):
+    class Inception(torch.nn.Module):
+        def forward(self, x: torch.Tensor, return_features: bool = False) -> torch.Tensor: return x.float().flatten(1) if return_features else torch.zeros(1)
+    torch.jit.script(Inception()).save(str(tmp_path / "fid.pt"))
+    network, name = recognition.load_inception(tmp_path / "fid.pt")
+    x = torch.tensor([0., .5 / 255, .6 / 255, 127.6 / 255, 254.4 / 255, 1.2]).reshape(1, 1, 1, 6).expand(1, 3, 1, 6)
+    assert name == "FID Inception" and network(x)[0, :6].tolist() == [0, 0, 1, 128, 254, 255]
+
+
+def test_features_keep_every_digit():
+    x = torch.rand(4, 3, 2, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert np.array_equal(recognition.image_features(x.float(), lambda x: x.double().flatten(1) / 3), x.float().double().flatten(1).numpy() / 3)
+
+
+def two_labels(n=60, seed=0):
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame({"trigger": np.repeat(["", "poor", "rich"], n // 3)} | {a: rng.choice(c, n) for a, c in TAXONOMY.items()}).astype(object)
+    other = table.copy()
+    for a, c in TAXONOMY.items(): other.loc[rng.random(n) < .5, a] = c[0]
+    return table, other
+
+
+def test_a_gap_is_the_labeller_less_the_judge():
+    a, b = (pd.DataFrame({"gender": g}) for g in (["female", "male", "female", "male", None], ["female"] * 5))
+    assert shifts.labeller_gap(a, b, {"gender": TAXONOMY["gender"]}).loc["gender"].to_dict() == {"agree": .5, "labeller": 1, "judge": 0, "gap": 1, "n": 4}
+
+
+@pytest.mark.filterwarnings("ignore:fewer than 200 images")
+@pytest.mark.parametrize("options", [{}, {"q": .5}, {"eps": .3, "target": {"gender": [.2, .8]}}], ids=str)
+def test_a_monitor_measures_both_alike_and_agrees_where_both_know(options):
+    from fairical_nb.mgbi import mgbi
+    a, b = two_labels()
+    a.loc[[0, 5], "age"], b.loc[[7], "race"] = None, None
+    found, (left, right) = shifts.monitor(a, b, TAXONOMY, **options), (mgbi(t, TAXONOMY, **options) for t in (a, b))
+    for k in ("MGBI", "ID", "CA"): assert (found[f"{k} labeller"], found[f"{k} judge"]) == pytest.approx((left.summary[k], right.summary[k]))
+    rows = [(x, y) for x, y in zip(a[list(TAXONOMY)].values.tolist(), b[list(TAXONOMY)].values.tolist()) if None not in x and None not in y]
+    assert found["gap"] == pytest.approx(left.MGBI - right.MGBI) and found["gap"] != 0 and found["agree"] == pytest.approx(np.mean([x == y for x, y in rows])) and (len(rows), found["n"]) == (57, 60)
+
+
+@pytest.mark.parametrize("column", ["image", "prompt_id", "trigger", "seed"])
+def test_tables_of_other_images_are_refused_whatever_differs(column):
+    a = pd.DataFrame({"image": ["a", "b"], "prompt_id": ["1", "2"], "trigger": ["", "poor"], "seed": [1, 2], "gender": ["male", "female"]})
+    with pytest.raises(ValueError, match=f"column '{column}' differs"): shifts.labeller_gap(a, a.assign(**{column: a[column].to_numpy()[::-1]}), {"gender": TAXONOMY["gender"]})
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(max_examples=20)
+@given(st.integers(3, 8), st.integers(2, 4), st.integers(0, 999), st.sampled_from([1., 1e-5]))
+def test_drift_is_its_naive_double_loop(n, d, seed, scale):
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=(n, d)) * scale
+    b = a + rng.normal(size=(n, d)) * scale + scale
+    cos = lambda x, y: (x - a.mean(0)) @ (y - a.mean(0)) / np.linalg.norm(x - a.mean(0)) / np.linalg.norm(y - a.mean(0))
+    paired, shuffled = np.mean([cos(x, y) for x, y in zip(a, b)]), np.mean([cos(x, y) for i, x in enumerate(a) for j, y in enumerate(b) if i != j])
+    found = shifts.drift(a, b)
+    assert tuple(found[["paired", "shuffled", "kept"]]) == pytest.approx((paired, shuffled, (paired - shuffled) / (1 - shuffled)), abs=1e-7) and (found["n"], found["d"]) == (n, d)
+
+
+def test_the_seed_of_a_drift_is_that_of_its_subsets(monkeypatch):
+    asked = []
+    monkeypatch.setattr(shifts, "kernel_distance", lambda a, b, seed: asked.append(seed) or (0., 0.))
+    for seed in (0, 5): shifts.drift(*drawn(5, 5, 2, 0), seed=seed)
+    assert asked == [0, 5]
+
+
+def test_a_class_of_one_image_has_no_diversity_and_is_named():
+    with pytest.warns(shifts.OneImageWarning, match="fewer than two images of b, c:"): found = shifts.class_diversity(np.eye(3), ["a", "a", "b"], "abc")
+    assert found["diversity"]["a"] == pytest.approx(1) and found["diversity"][["b", "c"]].isna().all() and found["n"].tolist() == [2, 1, 0]

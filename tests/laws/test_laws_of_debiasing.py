@@ -101,6 +101,8 @@ def test_balanced_draws_are_within_one_of_the_target(weights, n, seed):
     ("a photo of an aggressive person", "female", "a photo of a female aggressive person"),
     ("a person, smiling", "elderly", "an elderly person, smiling"),
     ("two people in a park", "Asian", "two Asian people in a park"),
+    ("a photo of one old person", "female", "a photo of one female old person"), ("in the rain, an old person", "female", "in the rain, a female old person"),
+    ("outside, old people", "Asian", "outside, Asian old people"), ("a dog; old people.", "Asian", "a dog; Asian old people."),
     ("a landscape", "male", "a landscape, male")])
 def test_words_stand_where_people_would_put_them(prompt, word, wanted):
     assert injected(prompt, word) == wanted
