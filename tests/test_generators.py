@@ -1,5 +1,9 @@
 "Albums and generators: nothing is lost by a kill, nothing is made twice, and a real pipeline goes the same way as a stand-in."
+import contextlib
+import hashlib
+import json
 import os
+import random
 import subprocess
 import sys
 import warnings
@@ -286,3 +290,223 @@ def test_presets_without_a_card_have_diffusers_own_settings(preset):
     found = pipelines.PRESETS[preset]
     known = inspect.signature(getattr(diffusers, found["pipeline"]).__call__).parameters
     assert all(found["call"][k] == known[k].default for k in ("num_inference_steps", "guidance_scale"))
+
+
+# What wrong code would have passed
+
+@pytest.mark.parametrize("seed, prompt_id, replica", [(0, "p1", 0), (3, "p1", 2), (3, "t/2", 10), (-1, 7, 0)])
+def test_the_seed_of_an_image_and_its_name_are_the_documented_digits_of_a_hash(seed, prompt_id, replica):
+    s = int(hashlib.sha256(f"{seed}|{prompt_id}|{replica}".encode()).hexdigest()[:8], 16)
+    assert generators.image_seed(seed, prompt_id, replica) == s
+    plan = generators.planned(pd.DataFrame({"prompt_id": [prompt_id], "prompt": ["a"], "trigger": [""]}), model="m", images_per_prompt=replica + 1, seed=seed, settings={"b": 1, "a": 2})
+    key = hashlib.sha256(json.dumps(["m", str(prompt_id), "a", s, '{"a": 2, "b": 1}']).encode()).hexdigest()[:16]
+    assert plan["seed"].iloc[-1] == s and plan["image"].iloc[-1] == f"images/{str(prompt_id).replace('/', '_')}-{s}-{key}.png"
+
+
+def test_a_list_of_texts_is_a_neutral_table_with_ids_from_0():
+    assert generators.planned(["a", "b"], model="m")[["prompt_id", "prompt", "trigger"]].values.tolist() == [["p00000", "a", ""], ["p00001", "b", ""]]
+
+
+def test_only_failures_in_a_row_exhaust_the_patience(tmp_path):
+    every = lambda k: (lambda prompts, seeds, n=[0]: [n.__setitem__(0, n[0] + 1) or (RuntimeError("no") if n[0] % k else image) for image in paint(prompts, seeds)])
+    table = run(tmp_path / "a", every(2), images_per_prompt=4, patience=2, batch_size=1)
+    assert table["state"].tolist() == ["failed", "ok"] * 6
+    with pytest.raises(generators.GenerationFailed, match="2 images in a row"): run(tmp_path / "b", every(3), images_per_prompt=4, patience=2, batch_size=1)
+
+
+def test_usual_batches_are_of_8_and_20_failures_end_a_run_and_an_error_is_kept_to_300_signs(tmp_path):
+    asked = []
+    def fails(prompts, seeds): asked.append(len(prompts)); return [RuntimeError("x" * 1000)] * len(prompts)
+    with pytest.raises(generators.GenerationFailed, match="24 images in a row"): run(tmp_path, fails, images_per_prompt=20)
+    assert asked == [8, 8, 8] and albums.read_album(tmp_path, warn=False)["error"].str.len().eq(300).all()
+
+
+def test_settings_that_are_given_even_none_of_them_stand_for_the_generators_own(tmp_path):
+    def own(prompts, seeds): return paint(prompts, seeds)
+    own.settings = {"steps": 3}
+    names = [set(run(tmp_path / str(k), own, **s)["image"]) for k, s in enumerate(({}, {"settings": None}, {"settings": {"steps": 3}}, {"settings": {}}))]
+    assert names[0] == names[1] == names[2] and not names[0] & names[3]
+
+
+def test_a_half_written_file_of_another_shard_is_left_alone(tmp_path):
+    plan = generators.planned(PROMPTS, model="toy", images_per_prompt=2)
+    (tmp_path / "images").mkdir()
+    half = [tmp_path / "images" / f".{Path(n).stem}.abc.png" for n in plan["image"]]
+    for p in half: p.write_bytes(b"x")
+    run(tmp_path, shard=(0, 2))
+    assert [p.exists() for p in half] == [False, True] * 3
+
+
+def test_every_argument_of_the_call_reaches_the_pipeline_with_a_seed_for_each_prompt():
+    asked = {}
+    class Pipe:
+        def __call__(self, **call): asked.update(call); return type("O", (), {"images": ["image"] * len(call["prompt"])})()
+    generator = generators.from_pipeline(Pipe(), negative_prompt="b", guidance_scale=2., height=8)
+    assert generator(("x", "y"), [5, 6]) == ["image"] * 2 and [g.initial_seed() for g in asked.pop("generator")] == [5, 6]
+    assert asked == dict(prompt=["x", "y"], output_type="pil", negative_prompt="b", guidance_scale=2., height=8)
+    assert generator.settings == dict(pipeline="Pipe", scheduler="NoneType", negative_prompt="b", guidance_scale=2., height=8)
+
+
+def test_an_album_without_hashes_is_a_generator_too(tmp_path):
+    Image.new("RGB", (3, 3), (1, 2, 3)).save(tmp_path / "x.png")
+    (tmp_path / "manifest.csv").write_text("image,prompt_id,prompt,trigger,seed,model\nx.png,1,a,,7,theirs\n")
+    found = generators.from_album(tmp_path)(["a", "a"], [7, 8])
+    assert found[0].getpixel((0, 0)) == (1, 2, 3) and isinstance(found[1], LookupError)
+
+
+# Albums
+
+def listed(folder, *rows, head="image,prompt_id,prompt,trigger,seed,model,sha256,error", name="manifest.csv"):
+    (folder / name).write_text("\n".join([head, *rows]) + "\n")
+
+
+def test_of_several_lines_of_an_image_the_last_good_one_counts_and_hashes_are_checked_unless_not_asked(tmp_path):
+    Image.new("RGB", (3, 3)).save(tmp_path / "x.png")
+    good, other = albums.digest(tmp_path / "x.png"), "0" * 64
+    for lines, state in (((other, good), "ok"), ((good, other), "changed"), ((good.upper(),), "ok")):
+        listed(tmp_path, *(f"x.png,1,a,,7,m,{s}," for s in lines), "x.png,1,a,,7,m,,late failure")
+        assert albums.read_album(tmp_path, warn=False)["state"].tolist() == [state] and albums.read_album(tmp_path, check=False)["state"].tolist() == ["unchecked"]
+
+
+@pytest.mark.parametrize("k, column", [(1, "prompt_id"), (2, "prompt"), (3, "trigger"), (4, "seed"), (5, "model")])
+def test_an_image_of_two_origins_is_refused_whatever_differs(tmp_path, k, column):
+    row = ["x.png", "1", "a", "poor", "7", "m", "", ""]
+    listed(tmp_path, ",".join(row), ",".join([*row[:k], "8", *row[k + 1:]]))
+    with pytest.raises(ValueError, match="two origins, first 'x.png'"): albums.read_album(tmp_path, warn=False)
+
+
+def test_a_gap_of_many_names_the_first_three(tmp_path):
+    listed(tmp_path, *(f"{k}.png,1,a,,{k},m,," for k in range(4)))
+    with pytest.warns(albums.AlbumWarning, match=r"4 image\(s\) missing \(0.png, 1.png, 2.png, ...\); of 4"): albums.read_album(tmp_path)
+
+
+def test_merged_parts_are_one_manifest_and_gone(tmp_path):
+    for i in range(3): run(tmp_path, shard=(i, 3))
+    before = albums.read_album(tmp_path)
+    assert albums.merge(tmp_path) == tmp_path / "manifest.csv" and [p.name for p in tmp_path.glob("manifest*")] == ["manifest.csv"]
+    pd.testing.assert_frame_equal(albums.read_album(tmp_path).sort_values("image", ignore_index=True), before.sort_values("image", ignore_index=True))
+
+
+def test_a_line_is_on_the_disk_before_the_next_image_is_made(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(albums.os, "fsync", lambda f: synced.append(os.fstat(f).st_size))
+    for k in range(3): albums.append(tmp_path / "manifest.csv", {"image": f"{k}.png"})
+    assert len(synced) == 3 and synced[0] < synced[1] < synced[2] == (tmp_path / "manifest.csv").stat().st_size
+
+
+@pytest.mark.parametrize("value, byte", [(0., 0), (.6 / 255, 1), (.999, 255), (254.4 / 255, 254), (1 + 1e-7, 255), (1.01, None), (-.01, None)])
+def test_floats_become_the_nearest_byte_or_are_refused(value, byte):
+    x = np.full((2, 2, 3), value)
+    if byte is not None: assert albums.as_picture(x).getpixel((0, 0)) == (byte,) * 3
+    else:
+        with pytest.raises(ValueError, match=r"must lie in \[0, 1\]"): albums.as_picture(x)
+
+
+@pytest.mark.parametrize("options, sizes", [({}, [64, 6]), ({"size": 30}, [30, 30, 10])])
+def test_pictures_come_in_batches_in_their_order(tmp_path, options, sizes):
+    Image.new("RGB", (2, 2)).save(tmp_path / "x.png")
+    table = pd.DataFrame({"image": ["x.png"] * 69 + ["y.png"], "k": range(70)})
+    batches = list(albums.pictures(tmp_path, table, **options))
+    assert [len(found) for _, found in batches] == sizes and [k for rows, _ in batches for k in rows["k"]] == list(range(70)) and isinstance(batches[-1][1][-1], FileNotFoundError)
+
+
+# Presets
+
+MODEL_CARDS = {"Flux1-dev": (1024, 50, 3.5, "bfloat16"), "SANA-1.5": (1024, 20, 4.5, "bfloat16"), "SD3.5-Large": (1024, 28, 3.5, "bfloat16"), "SD3.5-Medium": (1024, 40, 4.5, "bfloat16"), "SDXL": (1024, 50, 5., "float16"), "SD1.5": (512, 50, 7.5, "float16")}
+@pytest.mark.parametrize("preset", pipelines.PRESETS)
+def test_settings_of_the_model_cards(preset):
+    size, steps, guidance, dtype = MODEL_CARDS[preset]
+    more = {"max_sequence_length": 512} if preset == "Flux1-dev" else {}
+    assert pipelines.PRESETS[preset]["call"] == {"height": size, "width": size, "num_inference_steps": steps, "guidance_scale": guidance} | more and pipelines.PRESETS[preset]["dtype"] == dtype
+    for device, want in (("cpu", "float32"), ("cuda", dtype), ("cuda:1", dtype), ("mps", dtype)): assert pipelines._dtype("auto", preset, device) == getattr(torch, want)
+    assert pipelines._dtype("auto", None, "cuda") == torch.float32 and pipelines._dtype("float16", preset, "cpu") == torch.float16
+
+
+def test_what_a_user_asks_for_replaces_the_presets_settings(monkeypatch):
+    loaded = []
+    monkeypatch.setattr(pipelines, "load_pipeline", lambda folder, **k: loaded.append((folder, k)) or "the pipeline")
+    monkeypatch.setattr(pipelines, "from_pipeline", lambda pipe, **call: (pipe, call))
+    assert pipelines.from_preset("SDXL", "here", dtype="float32", device="mps", offload=None, guidance_scale=1., width=64) == ("the pipeline", {"height": 1024, "width": 64, "num_inference_steps": 50, "guidance_scale": 1.})
+    assert loaded == [("here", dict(preset="SDXL", dtype="float32", device="mps", offload=None))]
+
+
+def test_parts_are_left_out_as_the_folder_says_and_put_in_as_asked(tmp_path, monkeypatch):
+    (tmp_path / "unet").mkdir()
+    (tmp_path / "unet" / "config.json").write_text("{}")
+    (tmp_path / "model_index.json").write_text(json.dumps({"_class_name": "StableDiffusionPipeline", "unet": ["diffusers", "U"], "safety_checker": [None, None], "image_encoder": [None, None]}))
+    asked = []
+    monkeypatch.setattr(diffusers.AutoPipelineForText2Image, "from_pretrained", lambda folder, **k: asked.append((folder, k)) or torch.nn.Identity())
+    pipelines.load_pipeline(tmp_path, device="cpu", safety_checker="mine", vae="other")
+    assert asked == [(str(tmp_path), dict(local_files_only=True, dtype=torch.float32, safety_checker="mine", image_encoder=None, vae="other"))]
+
+
+@pytest.mark.parametrize("shown", [False, True])
+@pytest.mark.parametrize("broken", [False, True])
+def test_bars_are_afterwards_as_they_were(monkeypatch, shown, broken):
+    from diffusers.utils import logging
+    before = logging.is_progress_bar_enabled()
+    (logging.enable_progress_bar if shown else logging.disable_progress_bar)()
+    try:
+        with pytest.raises(KeyError) if broken else contextlib.nullcontext(), pipelines.quietly():
+            assert not logging.is_progress_bar_enabled() or sys.stderr.isatty()
+            if broken: raise KeyError
+        assert logging.is_progress_bar_enabled() == shown
+    finally: (logging.enable_progress_bar if before else logging.disable_progress_bar)()
+
+
+# Models with code of their own
+
+def test_all_three_random_states_start_from_the_seed_and_come_back():
+    drawn = lambda: (random.random(), np.random.rand(), torch.rand(1).item())
+    def at(seed):
+        with unified.seeded(seed): return drawn()
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)
+    first = drawn()
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)
+    a, b, c = at(3), at(3), at(4)
+    assert a == b and all(x != y for x, y in zip(a, c)) and drawn() == first
+
+
+@pytest.mark.parametrize("options, cfg, steps, side", [({}, 3., 64, 32), (dict(cfg=1, num_iter=5, image_size=64), 1, 5, 4), (dict(cfg=.5, image_size=16), .5, 64, 1)])
+def test_harmon_is_asked_as_its_authors_do(options, cfg, steps, side):
+    asked = {}
+    class Tokens(dict):
+        def to(self, device): return Tokens(self, device=device)
+    class Model:
+        prompt_template, device = {"INSTRUCTION": "<{input}>"}, "there"
+        def tokenizer(self, texts, **k): return Tokens(texts=texts)
+        def sample(self, **k): asked.update(k); return torch.arange(-3, 3.).reshape(1, 3, 1, 2) / 2
+    image = unified.harmon(Model(), **options)([" a person "], [0])[0]
+    said = ["<Generate an image: a person.>"] + ["<Generate an image.>"] * (cfg != 1)
+    assert asked == dict(texts=said, device="there", num_iter=steps, cfg=cfg, progress=False, image_shape=(side, side), temperature=1., cfg_schedule="constant")
+    np.testing.assert_allclose(image, [[[0, .25, .75], [0, .5, 1]]])  # height 1, width 2, colours; clipped
+
+
+def test_blip3o_and_bagel_hand_on_what_they_are_given():
+    asked = []
+    pipe = lambda prompts, **k: asked.append((prompts, k)) or type("O", (), {"image": "image"})()
+    for options in ({}, {"guidance_scale": 1.5, "steps": 4}):
+        generator = unified.blip3o(pipe, lambda text: f"<{text}>", **options)
+        assert generator(["x"], [0]) == ["image"] and generator.settings == {"model": "Blip3-o", "guidance_scale": 3.} | options
+    assert asked == [(["<Please generate image based on the following caption: x>"], k) for k in ({"guidance_scale": 3.}, {"guidance_scale": 1.5, "steps": 4})]
+    found = unified.bagel(lambda text, **k: {"image": (text, k)} if text else {"image": None}, think=True)(["x", ""], [0, 1])
+    assert found[0] == ("x", {"think": True}) and "without an image" in str(found[1])
+
+
+@pytest.mark.parametrize("options, guided", [({}, True), ({"guidance_scale": .5}, True), ({"guidance_scale": 0}, False)])
+def test_showo_is_asked_as_its_authors_do(options, guided):
+    from types import SimpleNamespace as Of
+    asked, masks, codes = {}, [], []
+    prompting = lambda given, task: (torch.tensor([[len(given[0][0]), *given[1][0].tolist()]]), task)
+    prompt = type("P", (), {"sptids_dict": {"<|pad|>": 1, "<|soi|>": 2, "<|eoi|>": 3}, "__call__": lambda self, *a: prompting(*a)})()
+    model = Of(config=Of(mask_token_id=9), t2i_generate=lambda **k: asked.update(k) or torch.tensor([[-1, 5, 12]]))
+    vq = Of(decode_code=lambda ids: codes.append(ids.tolist()) or torch.zeros(1, 3, 2, 2))
+    config = Of(model=Of(showo=Of(num_vq_tokens=2, codebook_size=8)))
+    attention = lambda ids, **k: masks.append((ids.tolist(), k)) or "mask"
+    generator = unified.showo(model, vq, prompt, attention, "cosine", config, device="cpu", **options)
+    assert np.allclose(generator(["abc"], [0])[0], .5) and codes == [[[0, 5, 7]]]
+    ids, empty = [[3, 9, 9]], [[0, 9, 9]]
+    assert masks == [(ids + (empty if guided else []), dict(rm_pad_in_image=True, pad_id=1, soi_id=2, eoi_id=3))]
+    assert asked["input_ids"].tolist() == ids and (asked["uncond_input_ids"].tolist() == empty if guided else asked["uncond_input_ids"] is None) and asked["attention_mask"] == "mask"
+    want = dict(guidance_scale=5., timesteps=50, temperature=1.) | options
+    assert {k: asked[k] for k in (*want, "noise_schedule", "noise_type", "seq_len")} == want | dict(noise_schedule="cosine", noise_type="mask", seq_len=2) and generator.settings == {"model": "Show-o"} | want
