@@ -264,3 +264,68 @@ def test_cohorts_own_unit_is_used():
     (dict(fractions=(.5, .5)), "parts must name 2 parts"), (dict(by="race"), "no attribute 'race'")])
 def test_split_refuses(kw, said):
     with pytest.raises(ValueError, match=said): split(toy(), **kw)
+
+
+# Found by mutants: what is owed to a part, whose rows they are, and what a cohort says of its groups
+
+@pytest.mark.parametrize("size, fractions", [(7, (.6, .2, .2)), (3, (.5, .5)), (5, (.7, .1, .2)), (4, (.34, .33, .33))])
+@pytest.mark.parametrize("cells", [1, 10, 31])
+def test_what_one_cell_owes_a_part_the_next_cells_give_back(cells, size, fractions):
+    "However many cells: a part is never further from its share than one row, where no cell is too small to be dealt as it should."
+    g = np.repeat(np.arange(cells), size)
+    parts = split_rows(np.zeros(len(g), int), {"g": g.astype(str)}, fractions=fractions, parts=[f"p{k}" for k in range(len(fractions))], seed=3)
+    forced = sum(max(0, 1 - size * f) for f in fractions) * cells  # rows that a part gets only so that nobody is missing
+    assert all(abs(len(r) - f * len(g)) <= 1 + forced for r, f in zip(parts.values(), fractions))
+
+
+def test_a_unit_that_is_in_several_cells_is_dealt_with_its_like():
+    "Patients with one positive row and patients with none are kept in proportion, though their first rows look alike."
+    patient, label = np.repeat(np.arange(40), 2), np.array([0, 1] * 20 + [0, 0] * 20)
+    for seed in range(5):
+        parts = split_rows(label, {}, unit=patient, seed=seed)
+        assert {p: (len(r), int(label[r].sum())) for p, r in parts.items()} == {"train": (48, 12), "validation": (16, 4), "test": (16, 4)}
+
+
+def test_a_small_cell_is_counted_in_units():
+    patient, label = np.repeat(np.arange(11), 4), np.array([0] * 40 + [1] * 4)
+    with pytest.warns(UserWarning, match=r"1 of 2 cells .*label 1 \(1 in all, none in .* and .*\)"): split_rows(label, {}, unit=patient, seed=0)
+
+
+def test_split_uses_all_attributes_and_the_unit_that_is_named():
+    n = 240
+    c = toy(n, attributes={"sex": np.array(["f", "m"] * 120), "race": np.repeat(["a", "b", "c"], 80)}, unit=np.arange(n))
+    c.target[:] = np.repeat([0, 1], 120)
+    whole = pd.Series(list(zip(c.target, c.labels("sex"), c.labels("race")))).value_counts()
+    for p, f in (("train", .6), ("validation", .2), ("test", .2)):
+        part = split(c, seed=1)[p]
+        assert (pd.Series(list(zip(part.target, part.labels("sex"), part.labels("race")))).value_counts() - f * whole).abs().max() < 1 and len(part) == f * n
+    pairs = np.repeat(np.arange(n // 2), 2)
+    parts = split(c, unit=pairs, seed=1)
+    assert not any(set(pairs[a.unit]) & set(pairs[b.unit]) for a, b in zip(parts.values(), [*parts.values()][1:]))
+
+
+@pytest.mark.parametrize("missing", ["unit", "label"])
+def test_a_row_of_nobody_or_of_no_group_is_refused(missing):
+    unit, g = np.array(["a", "b", "c", None], dtype=object), np.array(["x", "y", "x", None], dtype=object)
+    with pytest.raises(ValueError, match="unit is missing in row 3" if missing == "unit" else "1 missing label"):
+        split_rows([0, 1, 0, 1], {} if missing == "unit" else {"g": g}, unit=unit if missing == "unit" else None, fractions=(.5, .5), parts=("a", "b"))
+
+
+def test_only_keeps_the_named_groups_and_all_that_belongs_to_them():
+    c = toy(12, attributes={"sex": ["f", "m", "x"] * 4, "code": [1, 2] * 6}, unit=np.arange(12) + 100)
+    for name, groups, rows in (("sex", "f", [0, 3, 6, 9]), ("sex", ["x", "m"], [1, 2, 4, 5, 7, 8, 10, 11]), ("code", [2], [1, 3, 5, 7, 9, 11]), ("sex&code", [c.labels("sex&code")[1]], [1, 7])):
+        part = c.only(name, groups)
+        assert part.features.x.tolist() == rows and (part.unit - 100).tolist() == rows and (part.target == c.target[rows]).all()
+        assert all((part.labels(a) == c.labels(a)[rows]).all() for a in ("sex", "code", "sex&code"))
+    for groups, said in (("q", "has no group 'q'"), (["f", "q"], "has no group 'q'"), ([], "name at least one group")):
+        with pytest.raises(ValueError, match=said): c.only("sex", groups)
+
+
+def test_summary_and_its_line_by_hand():
+    c = toy(6, attributes={"sex": ["f", "f", "f", "f", "m", "m"], "race": ["a", "b"] * 3})
+    c.target[:] = [1, 1, 1, 0, 0, 1]
+    s = c.summary()
+    assert s.to_dict("index") == {("sex", "f"): dict(n=4, positives=3, base_rate=.75), ("sex", "m"): dict(n=2, positives=1, base_rate=.5), ("race", "a"): dict(n=3, positives=2, base_rate=pytest.approx(2 / 3)),
+                                  ("race", "b"): dict(n=3, positives=2, base_rate=pytest.approx(2 / 3)), ("all", "all"): dict(n=6, positives=4, base_rate=pytest.approx(2 / 3))}
+    assert list(c.summary("race").index) == [("race", "a"), ("race", "b"), ("all", "all")]
+    assert repr(c) == "Cohort 'toy' (stand-in): 6 rows, base rate 0.667, attributes sex, race" and repr(c) in c._repr_html_().replace("&#x27;", "'")

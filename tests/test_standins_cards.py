@@ -151,3 +151,86 @@ def test_bad_input():
         cohort("hfg", seed=0)
     with pytest.raises(ValueError, match="at least 32 pixels, or the marks are lost, but it is 31"):
         cohort("hgf", seed=0, size=31)
+
+
+# Found by mutants: who shares what, and what stands where
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_patient_has_one_age_of_the_recipes_spread(name):
+    t, recipe = pd.concat([draw(name, seed=s).assign(seed=s) for s in range(4)]), RECIPES[name]
+    people = t.groupby(["seed", "patient"]).age
+    assert people.nunique().max() == 1
+    clipped = np.clip(np.random.default_rng(0).normal(*recipe.age, 200_000), 18, 95)
+    assert people.first().mean() == pytest.approx(clipped.mean(), abs=1.2) and people.first().std() == pytest.approx(clipped.std(), rel=.05)
+    assert t.age.min() >= 18 and t.age.max() <= 95
+    assert {n: r.age for n, r in RECIPES.items()} == {"hgf": (60.9, 15.6), "shenzhen": (35.2, 15.), "mbrset": (61.4, 11.6)}
+
+
+def test_cards_of_a_side_and_of_a_patient_share_what_the_recipe_says():
+    "Covariance of the evidence's noise: .4 between the sides of a patient, .7 within a side, 1 of a card with itself."
+    t = pd.concat([draw("mbrset", seed=s) for s in range(8)]).merge(RECIPES["mbrset"].cells, on=["obesity", "gender"], how="left")
+    found = np.cov(((t.z - (2 * t.label - 1)) / t.sd).to_numpy().reshape(-1, 4).T)
+    side = [0, 0, 1, 1]
+    wanted = np.array([[1 if i == j else .7 if side[i] == side[j] else .4 for j in range(4)] for i in range(4)])
+    assert np.abs(found - wanted).max() < .05
+
+
+def test_each_side_has_the_patients_label_or_one_of_its_own():
+    t = pd.concat([draw("mbrset", seed=s) for s in range(10)])
+    first, last = (t[t.card == k].reset_index(drop=True) for k in (1, 4))
+    for obesity, p in (("not obese", .22), ("obese", .56)):
+        some = first.obesity == obesity
+        yes, no = .85 + .15 * p, .15 * p
+        wanted = 2 * (p * yes * (1 - yes) + (1 - p) * no * (1 - no))
+        assert (first.label != last.label)[some].mean() == pytest.approx(wanted, abs=4 * np.sqrt(wanted / some.sum()))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_rule_that_knows_the_groups_is_its_naive_twin(name):
+    recipe, t = RECIPES[name], draw(name, seed=4).iloc[:200]
+    t = t[np.logical_or.reduce([t[a] != t[f"seen {a}"] for a in recipe.attributes]) | (np.arange(len(t)) < 10)]
+    for (_, row), found in zip(t.iterrows(), bayes(t, name, known=True)):
+        c = recipe.cells[np.logical_and.reduce([recipe.cells[a] == row[a] for a in recipe.attributes])].iloc[0]
+        weight = [p * norm.pdf(row.z, 2 * y - 1, c.sd) * norm.pdf(row.q, (2 * y - 1) * c.patch, 1) for y, p in ((0, 1 - c.prevalence), (1, c.prevalence))]
+        assert found == pytest.approx(weight[1] / sum(weight))
+
+
+def test_every_purpose_set_and_seed_has_random_numbers_of_its_own():
+    first = {(n, what, seed): sc._rng(RECIPES[n], seed, what).random() for n in NAMES for what in ("table", "pixels") for seed in range(3)}
+    assert len(set(first.values())) == len(first)
+
+
+def naive_mark(recipe, row, i, j):
+    "The brightness of one pixel on the grid of 32, without ground."
+    if not (4 <= i < 28 and 4 <= j < 28):
+        names = list(recipe.attributes)
+        if 4 <= i < 28 and len(names) < 2: return .5
+        a = names[4 <= i < 28]
+        k = recipe.attributes[a].index(row[f"seen {a}"])
+        return .5 + .2 * ((-1) ** (i // 2) if k == 0 else (-1) ** (j // 2) if k == 1 else (-1) ** (i // 2 + j // 2))
+    if 18 <= i < 26 and 18 <= j < 26: return .5 + .2 * np.tanh(row.q / 2) * (1 if (i // 2 + j // 2) % 2 else -1)
+    return .5 + .3 * np.tanh(row.z / 2) * np.sin(2 * np.pi * (j + .5) / 8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_marks_stand_where_they_should_pixel_by_pixel(name):
+    t, recipe = draw(name, seed=7), RECIPES[name]
+    wrong = np.logical_or.reduce([t[a] != t[f"seen {a}"] for a in recipe.attributes])
+    t = pd.concat([t[wrong].iloc[:3], t[~wrong].iloc[:4]])
+    wanted = [[[naive_mark(recipe, row, i, j) for j in range(32)] for i in range(32)] for _, row in t.iterrows()]
+    assert np.abs(sc._flat(t, recipe) - wanted).max() < 1e-6
+
+
+@pytest.mark.parametrize("name, size", [("shenzhen", 32), ("shenzhen", 64), ("mbrset", 48)])
+def test_ground_and_noise_have_their_sizes_and_lie_upon_the_marks(name, size):
+    "At the corners field and noise add to a deviation of .1; between neighbours only the noise is left."
+    t = draw(name, seed=0).iloc[:600].assign(z=0., q=0.)
+    at = np.arange(size) * 32 // size
+    rest = cards(t, name, size=size, seed=0) / 255 - sc._flat(t, RECIPES[name])[:, at][:, :, at][..., None]
+    corners, steps = rest[:, ::size - 1, ::size - 1], np.diff(rest[:, 4 * size // 32:, 4 * size // 32:], axis=1)
+    assert corners.std() == pytest.approx(.1, rel=.04) and steps.std() == pytest.approx(.08 * 2 ** .5, rel=.03) and abs(rest.mean()) < .01
+
+
+def test_a_cohort_is_its_table_and_its_cards():
+    images, t = cohort("shenzhen", seed=3, size=33)
+    assert t.equals(draw("shenzhen", seed=3)) and np.array_equal(images, cards(t, "shenzhen", size=33, seed=3))

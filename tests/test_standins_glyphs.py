@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairical_nb.attributes import TAXONOMY
-from fairical_nb.standins_glyphs import CODES, COLOURS, draw_labels, gratings, portraits
+from fairical_nb.standins_glyphs import CODES, COLOURS, PAINTS, draw_labels, gratings, portraits, read_codes
 
 GRID = pd.DataFrame([dict(gender=g, age=a, race=r, colour=c) for g in CODES["gender"] for a in CODES["age"] for r in CODES["race"] for c in COLOURS])
 
@@ -136,3 +136,46 @@ def test_numpys_numbers_as_options_give_the_same_bytes():
     labels, options = draw_labels(6, seed=0), {"texture": .14, "noise": .05, "jitter": .02, "gradient": .1}
     numpys = {k: np.float64(v) for k, v in options.items()}
     assert np.array_equal(portraits(labels, seed=1, **options), portraits(labels, seed=1, **numpys))
+
+
+# Found by mutants: the whole drawing, pixel by pixel
+
+def naive_portrait(row, u, wave, size, texture, jitter, gradient):
+    "One picture without noise by a loop: the shape, its rings, its outline, the ground and the light."
+    clip, middle, picture = lambda v: min(1., max(0., v)), (size - 1) / 2, np.empty((size, size, 3))
+    v, width = 2 * u[:6] - 1, .055 * size
+    R = .4 * size * (1 + jitter * v[2])
+    for i in range(size):
+        for j in range(size):
+            x, y = j - middle - jitter * size * v[0], i - middle - jitter * size * v[1]
+            r = np.hypot(x, y)
+            edge = (max(abs(x), abs(y)) * 2 / np.sqrt(np.pi) if row.gender == "male" else r) - R
+            line = lambda d: clip(.5 + width / 2 - abs(d))
+            fill = .45 + jitter * v[3] + texture * wave[i, j] + .3 * sum(line(r - ring * R) for ring in (.72, .48, .24)[:1 + ["young", "middle", "elderly"].index(row.age)])
+            outline, ground = line(edge), PAINTS[COLOURS.index(row.colour)]
+            cover = max(clip(.5 - edge), outline)
+            light = gradient * v[4] * (np.cos(np.pi * v[5]) * (j - middle) + np.sin(np.pi * v[5]) * (i - middle)) / size
+            picture[i, j] = ground + cover * (fill + outline * (.08 - fill) - ground) + light
+    return picture
+
+
+@pytest.mark.parametrize("aligned, period", [(True, 5), (False, 4)])
+def test_portraits_against_a_loop_over_pixels(aligned, period):
+    labels = draw_labels(5, seed=4)
+    u, grain = (np.random.default_rng([6, k]) for k in (0, 1))
+    u, grain = u.random((5, 8)).astype(np.float32), grain.standard_normal((5, 24, 24, 3), dtype=np.float32)
+    waves = gratings(24, period=period, kinds=[CODES["race"].index(r) for r in labels.race], phase=None if aligned else u[:, 6:])
+    wanted = [naive_portrait(row, u[k], waves[k], 24, .3, .07, .2) for k, row in enumerate(labels.itertuples())]
+    for noise in (0, .1):
+        mine = portraits(labels, size=24, texture=.3, period=period, aligned=aligned, noise=noise, jitter=.07, gradient=.2, seed=6)
+        assert np.abs(mine - np.clip(np.array(wanted) + noise * grain, 0, 1)).max() < 1e-5
+
+
+@pytest.mark.parametrize("options", [{}, dict(texture=.4), dict(period=8, texture=.3)], ids=str)
+def test_codes_are_read_back_with_the_options_they_were_drawn_with(options):
+    labels = draw_labels(150, seed=5)
+    drawn = portraits(labels, size=40, jitter=.005, noise=.02, gradient=.02, seed=1, **options)
+    found = read_codes(drawn, **options)
+    assert list(found) == ["gender", "age", "race"] and found.equals(labels[["gender", "age", "race"]].reset_index(drop=True))
+    assert read_codes(np.clip(.6 * drawn + .2, 0, 1), **options).gender.equals(labels.gender)  # brighter and paler
+    with pytest.raises(ValueError, match=r"must have shape \(N, size, size, 3\)"): read_codes(drawn[:, :30])
