@@ -173,3 +173,46 @@ def test_fill_needs_all_names_and_leaves_no_gap():
 def test_no_texts_and_texts_without_words_are_like_none():
     assert len(near_duplicates([])) == len(near_duplicates([], ["a person"])) == len(near_duplicates(["a person"], [])) == 0
     assert near_duplicates(["", "a person", "", "a person"], threshold=.1)[["first", "second"]].values.tolist() == [[1, 3]]
+
+
+# What wrong code would have passed
+
+@pytest.mark.parametrize("word, right", [("8", "an"), ("80", "an"), ("11", "an"), ("110", "a"), ("18", "an"), ("180", "a"), ("hotel", "a"), ("house", "a"), ("hourly", "an"), ("once", "a"), ("oncology", "an"), ("honour", "an"), ("heir", "an"), ("European", "a")])
+def test_articles_of_numbers_and_of_words_that_sound_otherwise(word, right): assert article(word) == right
+
+
+@pytest.mark.parametrize("word, meaning", [("aggressive", "warmth -"), ("compassionate", "warmth +"), ("gentle", "warmth +"), ("intelligent", "competence +"), ("poor", "competence -"), ("professional", "competence +"), ("successful", "competence +"), ("trustworthy", "warmth +"), ("unprofessional", "competence -")])
+def test_what_each_trigger_stands_for(word, meaning): assert " ".join(TRIGGERS[word]) == meaning
+
+
+def test_capitals_of_what_is_filled_in_stay():
+    assert fill("{a} {x} person", {"x": "Middle Eastern"}) == "a Middle Eastern person" and fill("{a} {x} person", {"x": "Indian"}) == "an Indian person"
+
+
+def test_the_words_of_a_class_take_turns(sets):
+    said = sets["gen"][sets["gen"]["race"] == "Others"]["prompt"]
+    assert [sum(w in p for p in said) for w in WORDS["race"]["Others"]] == [30, 30]
+
+
+@pytest.mark.parametrize("n", [1, 9, 10, 100])
+def test_ids_of_a_file_of_ones_own_count_from_1_in_as_many_digits_as_needed(tmp_path, n):
+    (tmp_path / "mine.csv").write_text("prompt\n" + "".join(f"person {k}\n" for k in range(n)))
+    assert prompt_set(tmp_path / "mine.csv")["prompt_id"].tolist() == [f"mine-{k:0{len(str(n))}d}" for k in range(1, n + 1)]
+
+
+@pytest.mark.parametrize("text, says", [("prompt,prompt_id\na,1\n ,2\n", "1 rows have no prompt, the first is row 1"), ("prompt,prompt_id\na,1\nb,\n", "1 rows have no prompt_id, the first is row 1"), ("prompt,prompt_id\na,x\nb,X \n", "1 rows repeat a prompt_id, the first is row 1: 'X '"), ("prompt\na\nb\n A\n", "1 rows repeat a prompt, the first is row 2: ' A'")])
+def test_the_row_that_is_wrong_is_named(tmp_path, text, says):
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(ValueError, match=says): prompt_set(tmp_path / "x.csv")
+
+
+def test_ids_have_no_blanks():
+    table, _ = evaluation(random.Random(0), triggers=["very old"], neutral=2, each=1)
+    assert table["prompt_id"].tolist() == ["eval-neutral-1", "eval-neutral-2", "eval-very-old-1"]
+
+
+def test_near_duplicates_stand_most_similar_first_then_in_their_order_from_nine_tenths_on():
+    ten = " ".join("abcdefghij")
+    texts = [ten, ten[:-2], f"{ten} k", ten, "b a", "a b"]
+    found = near_duplicates(texts)
+    assert found[["first", "second"]].values.tolist() == [[0, 3], [4, 5], [0, 2], [2, 3], [0, 1], [1, 3]] and found["similarity"].tolist() == pytest.approx([1, 1, 10 / 11, 10 / 11, .9, .9])

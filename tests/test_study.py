@@ -211,3 +211,36 @@ def test_accelerate_launches_the_command(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     assert [json.loads(line)["update"] for line in (folder / "metrics.jsonl").read_text().splitlines()] == [0]
     assert (folder / "adapter" / "pytorch_lora_weights.safetensors").is_file()
+
+
+@pytest.mark.parametrize("words, want", [((), dict(seed=0, resume=False)), (("--seed", 4), dict(seed=4, resume=False)), (("--resume",), dict(seed=0, resume=True))])
+def test_seed_folder_and_resume_reach_the_trainer(monkeypatch, tmp_path, words, want):
+    asked = []
+    monkeypatch.setattr(change_commands, "_pipeline", lambda name: "the pipeline")
+    monkeypatch.setattr(change_commands, "_labeller", lambda name: Pixels())
+    monkeypatch.setattr(grpo_settings, "checked", lambda *a: "")
+    monkeypatch.setattr(grpo_trainer, "train", lambda *a, **k: asked.append((a, k)) or sys.exit(7))
+    CliRunner().invoke(change_commands.train_fairgrpo, [*map(str, words), "--set", "updates=3", "-o", str(tmp_path / "run")])
+    [((pipe, judge, table), options)] = asked
+    assert pipe == "the pipeline" and isinstance(judge, Pixels) and options.pop("preset").updates == 3 and options == dict(folder=tmp_path / "run", **want)
+
+
+@pytest.mark.parametrize("neutral_only, kept", [(False, ["a", "b", "c"]), (True, ["a", "c"])])
+def test_neutral_prompts_alone_are_kept_when_asked_for(tmp_path, neutral_only, kept):
+    pd.DataFrame({"prompt_id": list("abc"), "prompt": list("xyz"), "trigger": ["", "poor", ""]}).to_csv(tmp_path / "p.csv", index=False)
+    assert change_commands._prompts(str(tmp_path / "p.csv"), "tiny", neutral_only)["prompt_id"].tolist() == kept
+
+
+@pytest.mark.parametrize("pipeline, labeller, size, want", [("tiny", None, None, "tiny"), ("tiny_sd15", None, 32, "tiny"), ("tiny", "own", 32, "own"), ("models/own", "own", 512, "own"), ("models/own", "tiny", 64, "tiny"), ("models/own", None, 32, "--labeller is needed"), ("tiny", None, 64, "32 x 32 pixels"), ("tiny_sd15", "own", 31, "32 x 32 pixels")])
+def test_labeller_and_size_must_fit_the_pipeline(pipeline, labeller, size, want):
+    if " " not in want: assert change_commands._fitting(pipeline, labeller, size) == want
+    else:
+        with pytest.raises(ValueError, match=want): change_commands._fitting(pipeline, labeller, size)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_the_end_of_a_run_tells_its_first_and_last_update_and_why_it_ended(capsys, n):
+    rows = pd.DataFrame({"update": range(n), **{c: .25 for c in ("reward", "dead", "kl", "on_far", "off_clipped", "grad_norm")}, "seconds": 1.2})
+    change_commands._tell(type("T", (), {"table": rows, "stopped": "kl rose"})(), Path("run"))
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "ended early: kl rose" and [int(line.split()[0]) for line in said[2:-1]] == sorted({0, n - 1}) and said[-1] == f"run: {n} updates in {1.2 * n:.0f} s; adapter in {Path('run') / 'adapter'}"

@@ -381,3 +381,88 @@ def test_kept_cards_are_what_the_code_writes_of_their_numbers_and_the_weights_st
     for path in (p for p in tmp_path.rglob("*") if p.is_file()):
         assert path.read_bytes() == (kept / path.relative_to(tmp_path)).read_bytes(), path.name
     assert "Not measured" not in (kept / "tiny_labeller" / "README.md").read_text()
+
+
+# What wrong code would have passed: the world and its lessons
+
+WORLD_BY_HAND = {"": "74 26|13 70 17|68 13 8 6 5", "aggressive": "3 97|7 86 7|5 85 4 3 3", "compassionate": "84 16|14 56 30|20 10 12 8 50", "gentle": "88 12|30 50 20|36 10 12 8 34", "intelligent": "22 78|10 60 30|42 6 22 6 24", "poor": "40 60|20 50 30|8 42 34 10 6",
+                 "professional": "10 90|7 84 9|10 5 7 5 73", "successful": "5 95|5 86 9|5 4 3 4 84", "trustworthy": "34 66|8 64 28|12 12 8 8 60", "unprofessional": "36 64|62 32 6|8 52 18 12 10"}
+
+
+@pytest.mark.parametrize("context", WORLD)
+def test_the_worlds_shares_are_those_on_record(context):
+    np.testing.assert_allclose(np.concatenate(list(WORLD[context].values())), [int(p) / 100 for p in WORLD_BY_HAND[context].replace("|", " ").split()])
+
+
+@pytest.mark.parametrize("split, n", [("train", 4), ("eval", 1), (None, 5)])
+def test_captions_of_a_split_are_its_templates_times_contexts_times_colours(split, n):
+    table = captions(split=split)
+    assert len(table) == n * len(WORLD) * 7 and table["prompt"].is_unique and set(table["split"]) == ({split} if split else {"train", "eval"})
+
+
+@pytest.mark.parametrize("given, share", [({}, .5), ({"named": .2}, .2), ({"named": 0}, 0), ({"table": captions(split="eval")}, 0), ({"table": captions(split="eval"), "named": 1.}, 1)])
+def test_as_many_captions_name_classes_as_asked_and_one_class_most_often(given, share):
+    rows = examples(4000, seed=3, **given)
+    plain = set(captions()["prompt"])
+    named = rows[~rows["prompt"].isin(plain)]
+    assert abs(len(named) / len(rows) - share) < (.035 if 0 < share < 1 else 1e-9)
+    if not len(named): return
+    words = {c.lower(): (a, c) for a, classes in TAXONOMY.items() for c in classes}
+    said = [[words[w] for w in p.split() if w in words and w not in WORLD] for p in named["prompt"].str.partition(" on ")[0]]
+    assert all(row[a] == c for found, (_, row) in zip(said, named.iterrows()) for a, c in found)
+    counts = np.bincount([len(s) for s in said], minlength=4)[1:] / len(said)
+    np.testing.assert_allclose(counts, [.6, .2, .2], atol=.06)
+
+
+def test_labels_of_two_contexts_are_drawn_apart_and_colours_differ_from_seed_to_seed():
+    one = examples(400, seed=5, table=captions(contexts=["professional", "professional"], colours=[""]))
+    two, other = (examples(400, seed=s, table=captions(contexts=["professional"], colours=[""])) for s in (5, 6))
+    assert len(one) == 400 and (two["colour"] != other["colour"]).mean() > .6
+    from fairical_nb import glyph_world
+    table = captions(contexts=["aggressive", "successful"], colours=[""], split="eval")
+    labels = glyph_world._drawn(table.iloc[[0] * 300 + [1] * 300].reset_index(drop=True), 0)
+    assert (labels["gender"][:300].to_numpy() != labels["gender"][300:].to_numpy()).sum() > 5  # shares nearly equal, draws of their own: about 23 of 300 differ
+
+
+def test_pictures_follow_their_seed():
+    table = examples(3, seed=0)
+    a, b, c = (pictured(table, seed=s) for s in (1, 1, 2))
+    assert np.array_equal(a, b) and not np.array_equal(a, c) and np.array_equal(a, portraits(table, seed=1, **LOOK))
+
+
+def test_the_second_half_of_a_lesson_goes_through_and_the_first_does_not():
+    plain, changed = lessons(7, seed=2), lessons(7, seed=2, through=lambda x: 1 - x)
+    assert torch.equal(changed["image"], torch.cat([plain["image"][:3], 1 - plain["image"][3:]])) and torch.equal(changed["code"], plain["code"])
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+@pytest.mark.parametrize("kind, n, lr, start", [("judge", 4000, 3e-3, 1000), ("labeller", 6000, 2e-3, 0)])
+def test_each_pupil_has_lessons_weights_and_order_of_its_own(monkeypatch, seed, kind, n, lr, start):
+    from fairical_nb import glyph_labellers
+    asked = []
+    monkeypatch.setattr(glyph_labellers, "lessons", lambda n, **k: ("lessons", n, k))
+    monkeypatch.setattr(glyph_labellers, "fit", lambda model, loss, data, **k: asked.append((model, data, k)) or "history")
+    labeller, history = getattr(glyph_labellers, f"train_{kind}")(seed, folder="here")
+    [(model, data, options)] = asked
+    assert data == ("lessons", n, dict(seed=SEEDS[kind] + 1000 * seed, through=None)) and history == "history" and labeller.flip is False
+    assert options == dict(batch_size=64, lr=lr, schedule="one_cycle", seed=start + seed, steps=200, folder="here")
+    twin = Judge(seed=1000 + seed) if kind == "judge" else glyph_labellers.SpaFreq(TAXONOMY, seed=seed)
+    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), twin.state_dict().values()))
+
+
+def test_a_lesson_is_noisy_and_asks_for_every_attribute():
+    from fairical_nb import glyph_labellers
+    seen, code = [], torch.tensor([[0, 1], [1, 2], [1, 0]])
+    logits = {"gender": torch.randn(3, 2), "age": torch.randn(3, 3)}
+    loss = glyph_labellers._loss(lambda x: seen.append(x) or logits, {"image": torch.full((3, 3, 64, 64), .5), "code": code})
+    assert (seen[0] - .5).std().item() == pytest.approx(.03, rel=.03) and glyph_labellers.NOISE == .03
+    assert loss.item() == pytest.approx(-sum(torch.log_softmax(z, 1)[torch.arange(3), code[:, k]].mean().item() for k, z in enumerate(logits.values())), rel=1e-5)
+
+
+def test_accuracy_counts_each_attribute_and_all_at_once_and_clear_begins_at_nine_tenths():
+    import pandas as pd
+    class Says:
+        attributes = {"gender": ("female", "male"), "age": ("young", "old")}
+        def label(self, images, probabilities=False): return pd.DataFrame({"gender": ["female", "male", "male", None], "age": ["old", "old", "young", "old"], "gender=female": [.9, .89, 1., .9], "gender=male": [.1, .11, 0., .1], "age=young": [.1, .05, .9, .85], "age=old": [.9, .95, .1, .15]})
+    found = accuracy(Says(), {"image": None, "code": torch.tensor([[0, 1], [1, 0], [0, 0], [1, 1]])})
+    assert found.to_dict() == {"gender": .5, "age": .75, "all": .25} and clear(Says(), None).tolist() == [True, False, True, False]
