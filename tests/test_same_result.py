@@ -1,4 +1,6 @@
 "What counts as the same result, and what as a change."
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -62,3 +64,34 @@ def test_a_run_that_says_the_same_leaves_the_older_file(tmp_path):
     reproduce(["table10b"], out=tmp_path)
     assert (tmp_path / "table10b.json").read_text() == older and state(job) == "done"
     assert "System2" in (tmp_path / "table10b.csv").read_text()
+
+
+@pytest.mark.parametrize("step, same", [(5e-10, True), (2e-9, False), (1e-7, False)])
+@pytest.mark.parametrize("value", [.5, 3e8, -2e-4])
+def test_the_ninth_digit_is_the_last_that_counts(tmp_path, value, step, same):
+    for name, x in (("a", value), ("b", value * (1 + step))): (tmp_path / f"{name}.csv").write_text(f"x\n{x!r}\n")
+    assert says_the_same(tmp_path / "a.csv", tmp_path / "b.csv") == same
+
+
+@pytest.mark.parametrize("name", ["artefact", "data", "seed", "parameters", "remarks", "tables", "versions"])
+def test_every_word_of_a_results_file_counts_but_the_versions(tmp_path, name):
+    for k in "ab": (tmp_path / f"{k}.json").write_text(json.dumps({n: f"{n} {k if n == name else ''}" for n in ("artefact", "data", "seed", "parameters", "remarks", "tables", "versions")}))
+    assert says_the_same(tmp_path / "a.json", tmp_path / "b.json") == (name == "versions")
+
+
+@pytest.mark.parametrize("suffix", [".md", ".txt", ".tex"])
+def test_files_of_other_kinds_say_the_same_with_the_same_bytes_only(tmp_path, suffix):
+    for name, text in (("a", "0.50"), ("b", "0.500"), ("c", "0.50")): (tmp_path / f"{name}{suffix}").write_text(text)
+    assert [says_the_same(tmp_path / f"a{suffix}", tmp_path / f"{n}{suffix}") for n in "bc"] == [False, True]
+
+
+def test_a_results_file_keeps_what_it_was_given(tmp_path):
+    import pandas as pd
+
+    from fairical_nb.artefacts import beside_printed, save
+    from fairical_nb.files import read_json
+    save("a", {"a": pd.DataFrame({"HV": [.5]}, index=pd.Index(["s"], name="system")), "more": pd.DataFrame({"x": [1]})}, data="printed", seed=[0, 1], parameters={"out": "x", "seed": 3, "n": 4}, remarks="as is", published=pd.DataFrame({"HV": [".5"]}, index=["s"]), out=tmp_path)
+    found = read_json(tmp_path / "a.json")
+    assert {k: found[k] for k in ("artefact", "data", "data in words", "seed", "parameters", "remarks")} == {"artefact": "a", "data": "printed", "data in words": "computed from printed numbers", "seed": [0, 1], "parameters": {"seed": 3, "n": 4}, "remarks": "as is"}
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "a.json", "a_more.csv", "a_published.csv"] and [r["verdict"] for r in beside_printed(found)] == ["equal to the printed digits"]
+    assert beside_printed({"tables": {"published": [{"method": "x"}, {"system": "s"}]}}) == [{"system": "s"}] and beside_printed({"tables": {}}) == []

@@ -1,4 +1,5 @@
 "The page and the table with every printed number beside ours."
+import json
 from html.parser import HTMLParser
 
 import pandas as pd
@@ -74,3 +75,48 @@ def test_what_is_here_has_a_verdict_that_no_missing_package_changes(page, monkey
     elsewhere = summary.summarised(folder)
     assert len(there) >= 10 and (elsewhere[elsewhere["artefact"].isin(there)]["verdict"].tolist() == table[table["artefact"].isin(there)]["verdict"].tolist())
     assert not (table[table["artefact"].isin(there)]["verdict"] == "not run").any()
+
+
+# What wrong code would have passed: a page of results made here
+
+RESULT = {"artefact": "table10b", "data": "stand-in", "data in words": "", "remarks": "a <remark> of ours", "tables": {"table10b": [{"system": "first table"}], "published": [
+    {"system": "System1", "indicator": "HV", "ours": .123456, "published": ".35", "difference": -.226544, "tolerance": .005, "verdict": v} for v in ("disagrees", "cannot agree: stand-in data, not real")]}}
+
+
+def shown(folder, **changes):
+    files = {"table10b.json": RESULT | changes}
+    for name, found in files.items(): (folder / name).write_text(json.dumps(found))
+    row = summary.runs("demo").loc["table10b"]
+    return summary._section("table10b", row, folder, None)
+
+
+def test_a_section_has_kind_remark_and_numbers_of_four_digits_and_only_what_disagrees_is_red(tmp_path):
+    text = shown(tmp_path)
+    assert "Made from stand-in data, not real." in text and "<p>a &lt;remark&gt; of ours</p>" in text and "<td>0.1235</td>" in text and "<td>-0.2265</td>" in text
+    assert text.count('class="wrong"') == 1 and '<span class="wrong">disagrees</span>' in text and "first table" not in text
+    assert "remark" not in shown(tmp_path, remarks="") and "first table" in shown(tmp_path, tables={"table10b": [{"system": "first table"}]})
+
+
+@pytest.mark.parametrize("verdict", ["disagrees", "cannot agree: stand-in data, not real", "equal to the printed digits", "<b>"])
+def test_a_verdict_is_red_when_it_is_disagrees_and_is_never_markup(verdict):
+    text = summary._html_table(pd.DataFrame({"verdict": [verdict]}))
+    assert ("wrong" in text) == (verdict == "disagrees") and "<b>" not in text
+
+
+def test_the_preset_reaches_the_table_and_the_page(monkeypatch, tmp_path):
+    asked, runs = [], summary.runs
+    monkeypatch.setattr(summary, "runs", lambda preset: asked.append(preset) or runs("demo"))
+    summary.report(tmp_path, preset="paper")
+    assert asked == ["paper", "paper"]
+
+
+def test_verdicts_are_counted_in_words_on_the_page(page):
+    _, table, _, text = page
+    for verdict, n in table["verdict"].str.partition(":")[0].value_counts().items(): assert f"{n} {verdict}" in text.partition("<nav>")[0]
+
+
+def test_an_artefact_of_two_backbones_has_the_rows_of_all_its_files_and_no_others(tmp_path):
+    row = lambda system: {"tables": {"published": [{"system": system, "indicator": "x", "ours": 1}, {"other": "shape"}]}}
+    for name, kind in (("a", "real"), ("a_tiny_sd3", "stand-in"), ("a_tinytable", "printed"), ("ab", "real")): (tmp_path / f"{name}.json").write_text(json.dumps(row(name) | {"data": kind}))
+    rows, kind = summary._ours("a", tmp_path)
+    assert set(rows) == {("a", "x"), ("a_tiny_sd3", "x")} and kind == "real" and summary._ours("none", tmp_path) == ({}, "")
