@@ -275,3 +275,20 @@ open({str(where)!r}, "a").write(json.dumps(get_connection_info(unpack=True), def
     first, second = (json.loads(line) for line in where.read_text().splitlines())
     assert first["transport"] == second["transport"] == "ipc" and first["ip"] != second["ip"]
     assert not Path(first["ip"]).parent.exists() and not Path(second["ip"]).parent.exists()
+
+
+# What wrong code would have passed
+
+@pytest.mark.parametrize("value, kind, want", [("none", "list", ValueError), ("None", "int", ValueError), ("none", "object", None), ("True", "float", ValueError), (True, "float", ValueError), (True, "int", ValueError), (2, "float", 2.), ([1], "tuple", [1]), ((1,), "tuple", (1,)), ("(1, 2)", "list[int]", (1, 2)), ("TRUE", "bool", True)])
+def test_a_value_is_of_its_type_or_refused(value, kind, want):
+    from fairical_nb.paper import _typed
+    if want is ValueError:
+        with pytest.raises(ValueError, match=re.escape(f"'x' must be of type {kind}")): _typed("x", value, kind)
+    else:
+        found = _typed("x", value, kind)
+        assert found == want and type(found) is type(want)
+
+
+def test_keys_of_a_dict_become_text_however_deep():
+    from fairical_nb.paper import _plain
+    assert _plain("x", {1: {np.int64(2): [Path("a")]}, None: True}) == {"1": {"2": ["a"]}, "None": True}
