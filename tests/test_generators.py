@@ -410,6 +410,15 @@ def test_pictures_come_in_batches_in_their_order(tmp_path, options, sizes):
     assert [len(found) for _, found in batches] == sizes and [k for rows, _ in batches for k in rows["k"]] == list(range(70)) and isinstance(batches[-1][1][-1], FileNotFoundError)
 
 
+@pytest.mark.parametrize("turn", [1, 3, 6, 8])
+def test_a_picture_of_an_album_stands_upright(tmp_path, turn):
+    image, exif = Image.fromarray(np.arange(2 * 3 * 3, dtype=np.uint8).reshape(2, 3, 3)), Image.Exif()
+    exif[0x0112] = turn
+    image.save(tmp_path / "x.png", exif=exif)
+    [(_, [found])] = albums.pictures(tmp_path, pd.DataFrame({"image": ["x.png"]}))
+    assert np.array_equal(np.asarray(found), np.rot90(np.asarray(image), {1: 0, 3: 2, 6: -1, 8: 1}[turn]))
+
+
 # Presets
 
 MODEL_CARDS = {"Flux1-dev": (1024, 50, 3.5, "bfloat16"), "SANA-1.5": (1024, 20, 4.5, "bfloat16"), "SD3.5-Large": (1024, 28, 3.5, "bfloat16"), "SD3.5-Medium": (1024, 40, 4.5, "bfloat16"), "SDXL": (1024, 50, 5., "float16"), "SD1.5": (512, 50, 7.5, "float16")}

@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from fairical_nb import prompt_grid
 from fairical_nb.attributes import TAXONOMY
 from fairical_nb.prompt_grid import FACTORS, TEMPLATE, article, draw_rows, fill
-from fairical_nb.prompts import SETS, TRIGGERS, WORDS, evaluation, make_sets, near_duplicates, prompt_set, write_sets
+from fairical_nb.prompts import SETS, TRIGGERS, WORDS, evaluation, make_sets, named_classes, near_duplicates, prompt_set, write_sets
 
 LEVELS = list(FACTORS)
 
@@ -189,9 +190,20 @@ def test_capitals_of_what_is_filled_in_stay():
     assert fill("{a} {x} person", {"x": "Middle Eastern"}) == "a Middle Eastern person" and fill("{a} {x} person", {"x": "Indian"}) == "an Indian person"
 
 
-def test_the_words_of_a_class_take_turns(sets):
-    said = sets["gen"][sets["gen"]["race"] == "Others"]["prompt"]
-    assert [sum(w in p for p in said) for w in WORDS["race"]["Others"]] == [30, 30]
+@pytest.mark.parametrize("each", [1, 2, 5])
+def test_the_words_of_a_class_take_turns(each):
+    found = named_classes(each)
+    assert len(found) == 30 * each and Counter((f["gender"], f["age"], f["race"]) for f in found) == {(g, a, r): each for g in WORDS["gender"] for a in WORDS["age"] for r in WORDS["race"]}
+    assert [f["subject"] for f in found if (f["gender"], f["age"], f["race"]) == ("male", "middle", "Others")] == [f"middle-aged {('Middle Eastern', 'Latin American')[k % 2]} man" for k in range(each)]
+
+
+@pytest.mark.parametrize("failures", [0, 1, 19, 20])
+def test_a_draw_is_tried_twenty_times(monkeypatch, failures):
+    tries = iter([False] * failures + [True] * 20)
+    monkeypatch.setattr(prompt_grid, "_untangled", lambda rows, seen, rng: next(tries))
+    if failures < 20: assert len(draw_rows({"x": "ab", "y": "cd"}, 3, random.Random(0))) == 3
+    else:
+        with pytest.raises(ValueError, match="in 20 tries"): draw_rows({"x": "ab", "y": "cd"}, 3, random.Random(0))
 
 
 @pytest.mark.parametrize("n", [1, 9, 10, 100])
