@@ -14,7 +14,7 @@ from fairical_nb.image_files import ImageCohort, open_picture, skipped_table, un
 from fairical_nb.image_harvard import read_harvard, write_harvard
 from fairical_nb.image_mbrset import COLUMNS, genders, read_mbrset, write_mbrset
 from fairical_nb.image_shenzhen import read_shenzhen, reading, write_shenzhen
-from fairical_nb.image_tables import demographics, group_counts, missing_report, reasons
+from fairical_nb.image_tables import demographics, group_counts, missing_report, rate_bars, reasons
 from fairical_nb.standins_cards import cohort
 from fairical_nb.visual_cohorts import PARTS, read, standin, with_split, write_standin
 
@@ -436,3 +436,125 @@ def test_no_picture_is_opened_to_read_a_set(written, monkeypatch):
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda self: pytest.fail("decoded"))
     assert len(read("shenzhen", written["shenzhen"])) == 662
     assert visual_cohorts.MARK
+
+
+# Found by mutants: pictures by PIL and by hand, parts in proportion, options that must arrive, tables counted by hand
+
+def varied(row):
+    return np.random.default_rng(row).integers(0, 256, (5, 9, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("fit", ["squash", "pad"])
+@pytest.mark.parametrize("size", [None, 4, 16])
+def test_sizes_and_margins_are_those_of_pil(small, fit, size):
+    raw = varied(2)
+    if fit == "pad": raw = np.concatenate([np.zeros((2, 9, 3), np.uint8), raw, np.zeros((2, 9, 3), np.uint8)])
+    channels = [Image.fromarray(raw[..., k].astype(np.float32) / 255) for k in range(3)]
+    wanted = np.stack([np.asarray(c.resize((size, size), Image.Resampling.BILINEAR) if size else c) for c in channels], axis=2)
+    assert np.allclose(replace(small, opener=varied).pixels([2], size=size, fit=fit)[0], wanted, atol=1e-6)
+
+
+def test_an_odd_margin_is_larger_below_and_on_the_right(small):
+    high = replace(small, opener=lambda r: np.ones((4, 1))).pixels([0], fit="pad")[0, ..., 0]
+    wide = replace(small, opener=lambda r: np.ones((1, 4))).pixels([0], fit="pad")[0, ..., 0]
+    assert high.tolist() == [[0, 1, 0, 0]] * 4 and wide.tolist() == high.T.tolist()
+
+
+def test_colours_become_grey_as_the_eye_weighs_them_and_floats_are_as_they_are(small):
+    bright = replace(small, opener=lambda r: np.eye(3)[r % 3][None, None] * np.ones((2, 2, 1)))
+    assert np.allclose(bright.pixels([0, 1, 2], channels=1)[:, 0, 0, 0], [.299, .587, .114]) and bright.pixels([0]).dtype == np.float32
+    grey = replace(small, opener=lambda r: np.full((2, 2), .25))
+    assert (grey.pixels([0]) == .25).all() and (grey.pixels([0], channels=3) == .25).all()
+    with pytest.raises(ValueError, match="fit must be 'squash' or 'pad'"): small.pixels(fit="crop")
+
+
+def test_rows_are_counted_anew_and_who_is_not_known_joins_the_skipped(small):
+    t = small.table.assign(age=[30., None, 40, 40, 50, None])
+    c = replace(small, table=t, attributes=("gender", "age"))
+    part = c.take([4, 1])
+    assert part.table.index.tolist() == [0, 1] and part.table.image.tolist() == [4, 1] and part.labels("age").tolist() == [50, None]
+    known = c.known()
+    assert known.table.image.tolist() == [0, 2, 3] and known.table.index.tolist() == [0, 1, 2]
+    assert known.skipped.to_numpy().tolist() == [["x", "gone"], [1, "age not known"], [4, "gender not known"], [5, "gender, age not known"]]
+    assert c.known("age").table.image.tolist() == [0, 2, 3, 4] and len(c.skipped) == 1
+    assert reasons(replace(c, skipped=skipped_table([("a", "one"), ("b", "two"), ("c", "two")]))).to_numpy().tolist() == [[2, "b"], [1, "a"]]
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK"])
+@pytest.mark.parametrize("grey", [True, False])
+def test_every_mode_is_opened_as_colours_or_as_grey(tmp_path, mode, grey):
+    picture = Image.fromarray(np.random.default_rng(0).integers(0, 256, (6, 7, 3), dtype=np.uint8)).convert(mode)
+    picture.save(tmp_path / "p.tiff")
+    found = open_picture(tmp_path, "p.tiff", grey=grey)
+    plain = grey or mode in ("1", "L", "LA")
+    assert np.array_equal(found, np.asarray(picture.convert("L" if plain else "RGB"))) and found.ndim == (2 if plain else 3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_named_attributes_are_kept_in_proportion_patient_by_patient(name):
+    c = standin(name, seed=6)
+    parts, by = PARTS[name]
+    if name == "mbrset": c = replace(c, table=c.table.assign(label=c.table.patient % 2))  # one label a patient, so that proportion is exact
+    c = with_split(c, parts=parts, by=by, seed=6)
+    people = c.table.drop_duplicates("patient")
+    for cell, some in people.groupby([*by, "label"]):
+        for part, share in parts.items():
+            assert abs((some.split == part).sum() - share * len(some)) <= 1, (cell, part)
+
+
+def test_the_size_reaches_pictures_in_memory_and_in_files(tmp_path):
+    assert standin("shenzhen", seed=0, size=40).pixels([0]).shape == (1, 40, 40, 1)
+    folder = write_standin("shenzhen", tmp_path / "s", seed=0, size=40)
+    assert read("shenzhen", folder).pixels([0]).shape == (1, 40, 40, 1)
+    assert write_standin("shenzhen", folder, seed=1) == folder  # what is marked as drawn may be drawn again
+    assert read("shenzhen", folder).pixels([0]).shape == (1, 32, 32, 1)
+
+
+def test_options_reach_readers_and_writers(monkeypatch, tmp_path, shenzhen):
+    (shenzhen / "ClinicalReadings" / "CHNCXR_0001_0.txt").write_text("male 42")
+    assert read("shenzhen", shenzhen).table.age[0] == 42 and np.isnan(read("shenzhen", shenzhen, bare="missing").table.age[0])
+    given = []
+    monkeypatch.setitem(visual_cohorts.WRITERS, "hgf", lambda table, images, folder, **options: given.append((len(table), len(images), options)) or folder)
+    write_standin("hgf", tmp_path / "h", wanted=3)
+    assert given == [(3300, 3300, {"wanted": 3})]
+
+
+def test_the_seed_decides_the_split_unless_the_set_has_its_own(shenzhen, tmp_path):
+    a, b, c = (read("shenzhen", shenzhen, seed=s).table.split for s in (0, 0, 5))
+    assert a.equals(b) and not a.equals(c)
+    for k in range(12):
+        patient(tmp_path / "own" / ("test", "validation", "train")[k % 3], k + 1, race=k // 3 % 3, male=k % 2)
+    own, other = (read("hgf", tmp_path / "own", seed=s).table for s in (0, 5))
+    assert own.split.equals(other.split) and own.set_index("patient").split.sort_index().tolist() == ["test", "validation", "train"] * 4
+
+
+@pytest.fixture
+def parted():
+    t = pd.DataFrame({"image": range(9), "patient": [0, 0, 0, 1, 1, 2, 3, 4, 4], "label": [1, 1, 0, 0, 0, 1, 1, 0, 1], "gender": ["f", "f", "f", "m", "m", None, "m", "f", "f"],
+                      "split": ["test"] * 5 + ["extra"] + ["train"] * 3, "age": [20., 20, 20, 40, 40, 60, 30, 70, 70]})
+    return ImageCohort("parted", t, ("gender",), images_of, "stand-in", "by hand")
+
+
+def test_counts_of_every_part_by_hand(parted):
+    "Patients and pictures differ, and a part that is called by no usual name comes after the others."
+    wanted = [["train", "f", 1, 2, 1, .5], ["train", "m", 1, 1, 1, 1], ["test", "f", 1, 3, 2, 2 / 3], ["test", "m", 1, 2, 0, 0], ["extra", "not known", 1, 1, 1, 1],
+              ["all", "f", 2, 5, 3, .6], ["all", "m", 2, 3, 1, 1 / 3], ["all", "not known", 1, 1, 1, 1]]
+    assert group_counts(parted).drop(columns="attribute").to_numpy().tolist() == wanted
+
+
+def test_demographics_of_every_part_by_hand(parted):
+    table = demographics(parted)
+    assert list(table) == ["train", "test", "extra", "all"]
+    said = {("pictures", ""): ["3", "5", "1", "9"], ("patients", ""): ["2", "2", "1", "5"], ("positive, of pictures", ""): ["2 (66.7)", "2 (40.0)", "1 (100.0)", "5 (55.6)"],
+            ("gender, of patients", "f"): ["1 (50.0)", "1 (50.0)", "0", "2 (40.0)"], ("gender, of patients", "not known"): ["0", "0", "1 (100.0)", "1 (20.0)"],
+            ("positive by gender", "f"): ["1 (50.0)", "2 (66.7)", "0", "3 (60.0)"], ("positive by gender", "m"): ["1 (100.0)", "0 (0.0)", "0", "1 (33.3)"],
+            ("age in years", ""): ["50.0 ± 28.3", "30.0 ± 14.1", "60.0 ± nan", "44.0 ± 20.7"]}
+    for row, wanted in said.items(): assert table.loc[row].tolist() == wanted, row
+    assert missing_report(parted, columns=["gender", "label"]).to_numpy().tolist() == [[1, 1 / 9, 1, 1 / 5], [0, 0, 0, 0]]
+
+
+def test_bars_are_the_shares_of_positives_from_the_top(parted):
+    from matplotlib.figure import Figure
+    ax = rate_bars(parted, ax=Figure().subplots(), look=lambda k: {"color": f"C{k}", "hatch": ""})
+    assert [b.get_width() for b in ax.patches] == pytest.approx([1, 1 / 3, .6]) and [t.get_text() for t in ax.get_yticklabels()] == ["not known", "m", "f"]
+    assert [t.get_text() for t in ax.texts] == ["1.00 of 1", "0.33 of 3", "0.60 of 5"]
