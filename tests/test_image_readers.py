@@ -490,6 +490,12 @@ def test_every_mode_is_opened_as_colours_or_as_grey(tmp_path, mode, grey):
     assert np.array_equal(found, np.asarray(picture.convert("L" if plain else "RGB"))) and found.ndim == (2 if plain else 3)
 
 
+@pytest.mark.parametrize("grey", [True, False])
+def test_of_sixteen_bits_the_upper_eight_are_kept(tmp_path, grey):
+    Image.fromarray(np.array([[0x0000, 0x00ff, 0x1234], [0x80ff, 0xff00, 0xffff]], np.uint16)).save(tmp_path / "p.png")
+    assert open_picture(tmp_path, "p.png", grey=grey).tolist() == [[0, 0, 0x12], [0x80, 0xff, 0xff]]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_named_attributes_are_kept_in_proportion_patient_by_patient(name):
     c = standin(name, seed=6)
