@@ -177,5 +177,5 @@ def test_codes_are_read_back_with_the_options_they_were_drawn_with(options):
     drawn = portraits(labels, size=40, jitter=.005, noise=.02, gradient=.02, seed=1, **options)
     found = read_codes(drawn, **options)
     assert list(found) == ["gender", "age", "race"] and found.equals(labels[["gender", "age", "race"]].reset_index(drop=True))
-    assert read_codes(np.clip(.6 * drawn + .2, 0, 1), **options).gender.equals(labels.gender)  # brighter and paler
+    assert read_codes(drawn + .5, **options).equals(found)  # brightness is no code
     with pytest.raises(ValueError, match=r"must have shape \(N, size, size, 3\)"): read_codes(drawn[:, :30])
