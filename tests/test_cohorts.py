@@ -317,6 +317,7 @@ def test_only_keeps_the_named_groups_and_all_that_belongs_to_them():
         part = c.only(name, groups)
         assert part.features.x.tolist() == rows and (part.unit - 100).tolist() == rows and (part.target == c.target[rows]).all()
         assert all((part.labels(a) == c.labels(a)[rows]).all() for a in ("sex", "code", "sex&code"))
+    assert toy(4, attributes={"sex": ["woman", "man"] * 2}).only("sex", "man").features.x.tolist() == [1, 3]
     for groups, said in (("q", "has no group 'q'"), (["f", "q"], "has no group 'q'"), ([], "name at least one group")):
         with pytest.raises(ValueError, match=said): c.only("sex", groups)
 
