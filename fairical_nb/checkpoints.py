@@ -7,7 +7,6 @@ __all__ = ['rng_state', 'restore_rng', 'save_checkpoint', 'load_checkpoint']
 
 # %% ../nbs/13_checkpoints.ipynb #a1310005
 import io
-import pickle
 from pathlib import Path
 
 import torch
@@ -48,5 +47,6 @@ def load_checkpoint(
     path = Path(path)
     if not path.is_file(): raise FileNotFoundError(f"{path}: no such file")
     try: return torch.load(path, map_location="cpu", weights_only=True)
-    except (RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as e:
-        raise ValueError(f"{path}: not a checkpoint of tensors and plain values, or cut off ({str(e).splitlines()[0][:80]}): delete it to begin anew") from None
+    except OSError: raise # the disk's trouble, not the file's
+    except Exception as e: # a few changed bits can raise anything while the file is read
+        raise ValueError(f"{path}: not a checkpoint of tensors and plain values, or cut off ({next(iter(str(e).splitlines()), type(e).__name__)[:80]}): delete it to begin anew") from None

@@ -1,5 +1,7 @@
 "The training loop: resumed to the last bit, accumulated like one batch, stopped by NaN, the best kept."
 import math
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -533,14 +535,31 @@ class Stranger:
 
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol:UserWarning")
-@pytest.mark.parametrize("damage", ["half", "text", "zeros", "a class", "a pickle"])
+@pytest.mark.parametrize("damage", ["half", "empty", "text", "zeros", "a class", "a pickle"])
 def test_a_damaged_or_foreign_checkpoint_is_refused_by_name(damage, tmp_path):
     import pickle
     path = tmp_path / "checkpoint.pt"
     save_checkpoint(path, {"x": Stranger() if damage == "a class" else torch.zeros(9)})
     whole = path.read_bytes()
-    path.write_bytes({"half": whole[:len(whole) // 2], "text": b"hello world", "zeros": bytes(500), "a class": whole, "a pickle": pickle.dumps(Stranger())}[damage])
+    path.write_bytes({"half": whole[:len(whole) // 2], "empty": b"", "text": b"hello world", "zeros": bytes(500), "a class": whole, "a pickle": pickle.dumps(Stranger())}[damage])
     with pytest.raises(ValueError, match="checkpoint.pt: not a checkpoint"): load_checkpoint(path)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@given(st.integers(0, 2**32), st.sampled_from(["cut", "flip"]))
+@settings(max_examples=50)
+def test_a_checkpoint_with_any_damage_is_read_or_refused_by_name(seed, kind):
+    rng, held = np.random.default_rng(seed), tempfile.TemporaryDirectory()
+    with held as folder:
+        path = Path(folder) / "checkpoint.pt"
+        save_checkpoint(path, {"x": torch.arange(9.), "step": 3, "names": ["a", "b"]})
+        whole = bytearray(path.read_bytes())
+        if kind == "cut": whole = whole[:rng.integers(len(whole))]
+        else:
+            for at in rng.integers(len(whole), size=4): whole[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(bytes(whole))
+        try: load_checkpoint(path)
+        except ValueError as e: assert str(e).startswith(f"{path}: not a checkpoint")
 
 
 # pictures
