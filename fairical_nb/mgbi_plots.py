@@ -51,7 +51,7 @@ def share_bars(
     shares = result.counts["share"].xs(attribute, level="attribute").unstack()[list(result.data.attributes[attribute])]
     shares = shares.loc[[NEUTRAL, *result.per_context.sort_values().index]].rename(index={NEUTRAL: "(neutral)"})
     if ax is None: ax = plt.subplots(figsize=(5.6, 1 + .27 * len(shares)), layout="constrained")[1]
-    left, target = np.zeros(len(shares)), (result.settings["target"] or {}).get(attribute, np.full(shares.shape[1], 1 / shares.shape[1]))
+    target = (result.settings["target"] or {}).get(attribute, np.full(shares.shape[1], 1 / shares.shape[1]))
     bars = [ax.barh(shares.index, shares[c], left=shares[shares.columns[:i]].sum(axis=1), color=style(i)["color"], hatch=style(i)["hatch"], edgecolor="white") for i, c in enumerate(shares)]
     for edge in np.cumsum(target)[:-1]: ax.axvline(edge, color="black", linestyle=":", linewidth=1)
     ax.invert_yaxis(); ax.set(xlim=(0, 1), xlabel=f"share of images, {attribute}")

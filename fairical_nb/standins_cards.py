@@ -71,7 +71,6 @@ def _people(recipe, rng): # -> cell (patients,), label (patients,)
 # %% ../nbs/01_standins_cards.ipynb #cards-sides
 def _sides(recipe, cell, label, rng): # per patient -> label, noise, patient number and card number (from 1) per card
     n, k = len(cell), recipe.cards
-    sides = max(k // 2, 1) if k > 1 else 1
     side = np.arange(k) * 2 // k if k > 1 else np.zeros(1, int)
     own = rng.random((n, 2)) < recipe.cells.prevalence.to_numpy()[cell][:, None]
     copied = rng.random((n, 2)) < recipe.same

@@ -140,7 +140,7 @@ def test_a_posteriori_as_recomputed(case, quiet):
     systems = people(64, 5, decimals=2)
     r = bootstrap_a_posteriori(systems, metrics, replicates=8, seed=3, blocks=4, **solve, **options)
     where = strata_of(systems["A"], shared_plan(systems, metrics))
-    counts, rng = draw(where, 8, generator := np.random.default_rng([0, 3])), None
+    counts = draw(where, 8, generator := np.random.default_rng([0, 3]))
     left = leave_out(where, 4, generator)
     for columns, values in ((counts, r.values), (left, r.jackknife[0])):
         for b in range(columns.shape[1]):

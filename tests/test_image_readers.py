@@ -11,7 +11,7 @@ from PIL import Image
 
 from fairical_nb import visual_cohorts
 from fairical_nb.image_files import ImageCohort, open_picture, skipped_table, unreadable
-from fairical_nb.image_harvard import read_harvard, write_harvard
+from fairical_nb.image_harvard import read_harvard
 from fairical_nb.image_mbrset import COLUMNS, genders, read_mbrset, write_mbrset
 from fairical_nb.image_shenzhen import read_shenzhen, reading, write_shenzhen
 from fairical_nb.image_tables import demographics, group_counts, missing_report, rate_bars, reasons

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fairical_nb.attributes import TAXONOMY
 from fairical_nb.bootstrap import bca
-from fairical_nb.counts import NEUTRAL, from_numbers, per_cluster, read_labels, tally
+from fairical_nb.counts import per_cluster, read_labels, tally
 from fairical_nb.entropy import checked_target, entropy, evenness, geometric
 from fairical_nb.mgbi import METHODS, SCORES, CollapsedWarning, FewImagesWarning, NoClustersWarning, NoLimitsWarning, OneClusterWarning, clusters_in, from_counts, left_out, limitless, mgbi
 from fairical_nb.mgbi_ceiling import ceiling, ceiling_curve, coverage, null_scores

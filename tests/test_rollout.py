@@ -10,7 +10,7 @@ from tiny_sd3 import sd3, sd15
 from torch.distributions import Independent, Normal, kl_divergence
 
 from fairical_nb.families import FAMILIES, Conditions, Family, Schedule, family
-from fairical_nb.rollout import Trajectory, ddim_step, flow_sde_step, gaussian_kl, image_seeds, rollout, transition, velocity_kl
+from fairical_nb.rollout import ddim_step, flow_sde_step, gaussian_kl, image_seeds, rollout, transition, velocity_kl
 
 torch.set_num_threads(1)
 SIGMAS = [1., .75, .5, .25]

@@ -22,8 +22,8 @@ from fairical_nb.confusion import accuracies, codes, confusion, joint_accuracy
 from fairical_nb.faces_dataset import FaceDataset, in_memory
 from fairical_nb.fusion import SpaFreq, TwoViews, seen, with_flip
 from fairical_nb.imbalance import EmptyClassWarning, balanced, class_weights, focal_loss, heads_loss
-from fairical_nb.labelling import CARD, Labeller, answers, card, label_files, load, read_pictures
-from fairical_nb.material import Files, deal, learned_from, varied
+from fairical_nb.labelling import Labeller, answers, card, label_files, load, read_pictures
+from fairical_nb.material import Files, deal, varied
 from fairical_nb.spafreq import PUBLISHED, train_labeller, train_network
 from fairical_nb.standins_glyphs import draw_labels, portraits
 

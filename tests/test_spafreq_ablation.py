@@ -1,6 +1,4 @@
 "The ablation: rows that differ in what they say, runs that repeat, gains by hand, a difficulty chosen by one row alone, and the stored artefact."
-import json
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,7 +14,7 @@ from fairical_nb.attributes import TAXONOMY
 from fairical_nb.pretraining import standin
 from fairical_nb.spafreq import PUBLISHED
 from fairical_nb.spafreq_ablation import ROWS, SETTINGS, ablation, drawn, gains, listed, network_of, rehearse, run_row, summary
-from fairical_nb.standins_glyphs import draw_labels, portraits
+from fairical_nb.standins_glyphs import draw_labels
 
 torch.set_num_threads(1)
 FIRST, DINO, FIXED, LEARNED = ROWS
