@@ -95,3 +95,13 @@ def test_a_results_file_keeps_what_it_was_given(tmp_path):
     assert {k: found[k] for k in ("artefact", "data", "data in words", "seed", "parameters", "remarks")} == {"artefact": "a", "data": "printed", "data in words": "computed from printed numbers", "seed": [0, 1], "parameters": {"seed": 3, "n": 4}, "remarks": "as is"}
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "a.json", "a_more.csv", "a_published.csv"] and [r["verdict"] for r in beside_printed(found)] == ["equal to the printed digits"]
     assert beside_printed({"tables": {"published": [{"method": "x"}, {"system": "s"}]}}) == [{"system": "s"}] and beside_printed({"tables": {}}) == []
+
+
+@pytest.mark.parametrize("place, same", [("10.598678", True), ("10.598687", True), ("10.5987", False), ("10.6", False)])
+def test_places_in_a_drawing_may_differ_by_what_nobody_sees(tmp_path, place, same):
+    "A layout's last decimal is not the same twice; the ids that are made of it neither. In a table the same digits count."
+    for name, x, key in (("a", "10.598677", "04b0a2babf"), ("b", place, "ef60e6cea7")):
+        (tmp_path / f"{name}.svg").write_text(f'<g clip-path="url(#p{key})"><path d="M {x} 20.5"/></g>')
+        (tmp_path / f"{name}.csv").write_text(f"x\n{x}\n")
+    assert says_the_same(tmp_path / "a.svg", tmp_path / "b.svg") == same
+    assert not says_the_same(tmp_path / "a.csv", tmp_path / "b.csv")
