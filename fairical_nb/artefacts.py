@@ -109,7 +109,7 @@ def _said(path): # a text file without versions, and without ids that an SVG mak
     if path.suffix == ".json": text = json.dumps({k: v for k, v in json.loads(text).items() if k != "versions"})
     return re.sub(r"\b(?:[hmp]|image|C\w+_)[0-9a-f]{10}\b", "id", text) if path.suffix == ".svg" else text
 
-def _close(a, b, least=1e-15): # two numbers as text; differences up to `least` never count
+def _close(a, b, least): # two numbers as text; differences up to `least` never count
     return a == b or (any(set(x) & set(".eE") for x in (a, b)) and abs(float(a) - float(b)) <= max(1e-9 * max(abs(float(a)), abs(float(b))), least))
 
 def _seen(path): # a picture's pixels and words

@@ -30,8 +30,8 @@ def _embedded(name): # one of EMBEDDED -> its module, with load and SETTINGS
 def _generator(source, preset, place, call): # -> generator, name of the model
     if not Path(source).is_dir() and ":" in source: return _own(source), source.partition(":")[2]
     from fairical_nb import generators, pipelines
-    if source not in EMBEDDED and not Path(source).is_dir(): pipelines.load_pipeline(source, preset=preset) # says what is missing, before anything heavy is imported
     if source in EMBEDDED: return generators.from_pipeline(_embedded(source).load(), **(_embedded(source).SETTINGS | call)), source
+    if not Path(source).is_dir(): pipelines.load_pipeline(source, preset=preset) # says what is missing, before anything heavy is imported
     if preset: return pipelines.from_preset(preset, source, **place, **call), preset
     return generators.from_pipeline(pipelines.load_pipeline(source, **place), **call), Path(source).resolve().name
 

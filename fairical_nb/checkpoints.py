@@ -47,6 +47,6 @@ def load_checkpoint(
     path = Path(path)
     if not path.is_file(): raise FileNotFoundError(f"{path}: no such file")
     try: return torch.load(path, map_location="cpu", weights_only=True)
-    except OSError: raise # the disk's trouble, not the file's
+    except (OSError, MemoryError): raise # the machine's trouble, not the file's
     except Exception as e: # a few changed bits can raise anything while the file is read
         raise ValueError(f"{path}: not a checkpoint of tensors and plain values, or cut off ({next(iter(str(e).splitlines()), type(e).__name__)[:80]}): delete it to begin anew") from None

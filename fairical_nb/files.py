@@ -101,7 +101,7 @@ def _hold(lock, wait): # an open file -> locked until it is closed
     except ImportError: return _hold_byte(lock, wait)
     fcntl.flock(lock, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
 
-def _hold_byte(lock, wait): # the same on Windows, which locks bytes and waits for ten seconds at most
+def _hold_byte(lock, wait): # the same on Windows, which locks bytes; its own waiting gives up after ten seconds
     import msvcrt
     while True:
         try: return msvcrt.locking(lock.fileno(), msvcrt.LK_NBLCK, 1)

@@ -137,9 +137,10 @@ def _directions(systems, given): # {name: points or Solutions}, directions or No
     other = [n for n, s in known.items() if s.metrics != known[first].metrics]
     if other: raise ValueError(f"system {other[0]!r} has the metrics {known[other[0]].metrics}, but {first!r} has {known[first].metrics}: compared systems need the same, in the same order")
     if given is None and first is None: raise ValueError("directions must be given, 'max' or 'min' per column, when systems are plain points")
-    if given is not None: given = checked_directions(given)
-    if None not in (given, first) and given != known[first].directions: raise ValueError(f"directions are {given}, but the metrics {known[first].metrics} of {first!r} have {known[first].directions}")
-    return known[first].directions if given is None else given
+    if given is None: return known[first].directions
+    given = checked_directions(given)
+    if first is not None and given != known[first].directions: raise ValueError(f"directions are {given}, but the metrics {known[first].metrics} of {first!r} have {known[first].directions}")
+    return given
 
 # %% ../nbs/06_indicators.ipynb #65490e58
 def compare(

@@ -121,8 +121,8 @@ def _remade(): # folders of the kept results that runs with `retrain` write
     return {root() / (p.parent if p.suffix else p) for p in found}
 
 def _shared_files(retrain=False): # library, shipped data and kept results, with what tells that one has changed
-    kept, own = (f for d in ("data", "nbs/weights") for f in (root() / d).rglob("*") if f.suffix in (".csv", ".parquet", ".json", ".safetensors")), _remade() if retrain else set()
-    kept = [f for f in kept if not own & {*f.parents}]
+    own = _remade() if retrain else set()
+    kept = (f for d in ("data", "nbs/weights") for f in (root() / d).rglob("*") if f.suffix in (".csv", ".parquet", ".json", ".safetensors") and own.isdisjoint(f.parents))
     files = [*sorted(Path(__file__).parent.glob("*.py") if "__file__" in globals() else (root() / "fairical_nb").glob("*.py")), *sorted(kept)]
     return tuple((f, f.stat().st_mtime_ns, f.stat().st_size) for f in files if f.name != "_modidx.py")
 
